@@ -1,0 +1,8 @@
+"""The app that knows people; it calls down into `runs` and is never imported by it."""
+
+from django.apps import AppConfig
+
+
+class ApprovalsConfig(AppConfig):
+    name = "approvals"
+    default_auto_field = "django.db.models.BigAutoField"

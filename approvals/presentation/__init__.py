@@ -1,0 +1,1 @@
+"""What a reviewer is shown: headline, consequence, facts then and now, text reveal, view digest."""

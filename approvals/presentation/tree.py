@@ -1,0 +1,127 @@
+"""A JSON value as a tree of things to show: nothing cut without a count, every text revealed.
+
+Owns how values are told apart (`null`, empty text, missing, numbers as text) and how much of a long
+list stands open. Numbers keep their literal digits. Knows nothing of HTML.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from approvals.presentation import reveal
+
+LONG_LIST = 20
+ENDS = 5
+LONG_TEXT = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One value under its key. `kind` says in a word what it is; `note` counts what is long."""
+
+    key: str | None
+    kind: str
+    shape: str  # text, token, group or list: how the template draws it
+    segments: list[reveal.Segment] = field(default_factory=list)
+    note: str = ""
+    flags: tuple[str, ...] = ()
+    plain: str | None = None
+    children: tuple["Node", ...] = ()
+    depth: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.children)
+
+    @property
+    def is_open(self) -> bool:
+        """Open to depth two; a long list shows its ends instead."""
+        return self.depth < 2
+
+    @property
+    def is_long(self) -> bool:
+        return self.shape == "list" and self.count > LONG_LIST
+
+    @property
+    def first(self) -> tuple["Node", ...]:
+        return self.children[:ENDS]
+
+    @property
+    def last(self) -> tuple["Node", ...]:
+        return self.children[-ENDS:]
+
+    @property
+    def between(self) -> int:
+        return self.count - 2 * ENDS
+
+
+class Literal(str):
+    """A number as it was written, so that no digit is lost on the way to the page."""
+
+    __slots__ = ()
+
+
+def load(text: str) -> Any:
+    """The value of canonical JSON, with numbers that have a fraction kept as they were written."""
+    return json.loads(text, parse_float=Literal)
+
+
+def build(value: Any, *, kinds: Mapping[str, str] | None = None) -> Node:
+    """The tree of `value`. `kinds` may name a value better than JSON can: {"amount": "decimal"}."""
+    return _node(None, value, path="", depth=0, kinds=kinds or {})
+
+
+def _node(key: str | None, value: Any, *, path: str, depth: int, kinds: Mapping[str, str]) -> Node:
+    if isinstance(value, Mapping):
+        pairs = [(str(k), v, f"{path}.{k}" if path else str(k)) for k, v in value.items()]
+        children = tuple(_node(k, v, path=p, depth=depth + 1, kinds=kinds) for k, v, p in pairs)
+        return Node(key, "group", "group", note=_count(len(children), "field"), children=children, depth=depth)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        items = tuple(
+            _node(f"{i:,}", v, path=f"{path}[]", depth=depth + 1, kinds=kinds) for i, v in enumerate(value, 1)
+        )
+        return Node(key, "list", "list", note=_count(len(items), "item"), children=items, depth=depth)
+    return _leaf(key, value, kind=kinds.get(path), depth=depth)
+
+
+def _leaf(key: str | None, value: Any, *, kind: str | None, depth: int) -> Node:
+    if value is None or isinstance(value, bool):
+        token = "null" if value is None else str(value).lower()
+        return Node(key, kind or ("nothing" if value is None else "yes or no"), "token", _said(token))
+    if isinstance(value, Literal | int | float | Decimal):
+        return Node(key, kind or "number", "token", _said(str(value)), depth=depth)
+    if isinstance(value, str) and not value:
+        return Node(key, kind or "empty text", "token", _said('""'), depth=depth)
+    text, word = _as_text(value)
+    noticed = reveal.flags(text)
+    return Node(
+        key, kind or word, "text", reveal.reveal(text),
+        note=_measure(text), flags=noticed.labels, plain=noticed.plain, depth=depth,
+    )  # fmt: skip
+
+
+def _as_text(value: Any) -> tuple[str, str]:
+    words = {datetime: "time", date: "date", UUID: "id", bytes: "bytes"}
+    if isinstance(value, datetime | date):
+        return value.isoformat(), words[type(value)]
+    return str(value), words.get(type(value), "text")
+
+
+def _said(token: str) -> list[reveal.Segment]:
+    return [reveal.Segment(token)]
+
+
+def _measure(text: str) -> str:
+    lines = text.count("\n") + 1
+    if len(text) <= LONG_TEXT and lines == 1:
+        return ""
+    characters = _count(len(text), "character")
+    return characters if lines == 1 else f"{characters}, {_count(lines, 'line')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

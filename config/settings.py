@@ -1,0 +1,240 @@
+"""All settings, one file, driven by the environment.
+
+Every variable has a default that suits one machine; `docs/operators.md` lists them. Durations are
+seconds unless the name says otherwise. The environment is read first and judged as a whole, so that
+everything that is wrong with it is said at once; `config.checks` looks at what is left.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+from environs import Env
+
+from config import logs
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# -- The environment ---------------------------------------------------------
+env = Env(eager=False)
+
+VAR_DIR = env.path("VAR_DIR", BASE_DIR / "var")
+BASE_URL = env.str("BASE_URL", "http://localhost:8000").rstrip("/")
+_base = urlsplit(BASE_URL)
+LOCAL = _base.hostname in {"localhost", "127.0.0.1", "::1"}
+SECURE = _base.scheme == "https"
+DEBUG = env.bool("DEBUG", False)
+DEMO = env.bool("DEMO", LOCAL)
+SECRET_KEY = env.str("SECRET_KEY", "")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if LOCAL else [_base.hostname])
+
+_database = env.dj_db_url("DATABASE_URL", "postgresql:///abeyance")
+CONN_MAX_AGE = env.int("CONN_MAX_AGE", 600)
+REDIS_URL = env.str("REDIS_URL", "redis://localhost:6379/0")
+
+AGENTS = env.list("AGENTS", ["examples.agents"] if DEMO else [])
+LEASE = env.float("LEASE", 15.0)
+HEARTBEAT = env.float("HEARTBEAT", 5.0)
+SWEEP_EVERY = env.float("SWEEP_EVERY", 2.0)
+SLICE = env.float("SLICE", 1.0)
+FACT_TIMEOUT = env.float("FACT_TIMEOUT", 5.0)
+ACT_MARGIN = env.float("ACT_MARGIN", 5.0)  # an effect may still act for so long after its time limit
+LOOK_AGAIN = env.float("LOOK_AGAIN", 30.0)  # between looks at what could not be read
+AGENT_TIMEOUT = env.float("AGENT_TIMEOUT", 10.0)  # an agent's own code between two calls
+MAX_SUSPENDED = env.float("MAX_SUSPENDED", 30 * 86400.0)
+HISTORY_REFUSES_TRUNCATE = env.bool("HISTORY_REFUSES_TRUNCATE", True)  # off in tests, which empty tables
+GATEWAY_URL = env.str("GATEWAY_URL", "http://127.0.0.1:8900")
+
+EMAIL_URL = env.str("EMAIL_URL", "")
+_smtp = env.dj_email_url("EMAIL_URL", "console://")
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", f"Abeyance <abeyance@{_base.hostname or 'localhost'}>")
+LOG_LEVEL = env.str("LOG_LEVEL", "INFO").upper()
+LOG_FORMAT = env.str("LOG_FORMAT", "text" if LOCAL else "json")
+
+env.seal()
+
+# -- What is installed -------------------------------------------------------
+INSTALLED_APPS = [
+    "config.apps.ConfigConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "django.contrib.admin",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "rest_framework",
+    "rest_framework_api_key",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_filters",
+    "django_htmx",
+    "django_rq",
+    "template_partials",
+    "csp",
+    "runs",
+    "approvals",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+# -- State: PostgreSQL is the truth, Valkey a doorbell -------------------------
+_options = _database.setdefault("OPTIONS", {})
+# A socket's folder travels as `?host=`, because the host part of an address is read in lower case.
+_database["HOST"] = _options.pop("host", _database["HOST"])
+# Django switches psycopg's prepared statements off; the hot path lives on them.
+_options.setdefault("prepare_threshold", 5)
+DATABASES = {"default": {**_database, "CONN_MAX_AGE": CONN_MAX_AGE, "CONN_HEALTH_CHECKS": True}}
+
+# The loop sets its own alarms: -1 keeps RQ's hands off SIGALRM.
+RQ_QUEUES = {"default": {"URL": REDIS_URL, "DEFAULT_TIMEOUT": -1}}
+
+# -- People: sign-up is closed, operators invite --------------------------------
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "/"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = _base.scheme
+ACCOUNT_ADAPTER = "approvals.accounts.AccountAdapter"
+MFA_ADAPTER = "approvals.accounts.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LOCAL  # browsers count http://localhost as secure
+
+# -- REST ----------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Abeyance",
+    "DESCRIPTION": "Start runs and follow them: what stops for a person goes on when the person has decided.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+# -- Mail: files and a line in the log, until EMAIL_URL names a server ------------
+if EMAIL_URL:
+    EMAIL_HOST = _smtp["EMAIL_HOST"]
+    EMAIL_PORT = _smtp["EMAIL_PORT"]
+    EMAIL_HOST_USER = _smtp["EMAIL_HOST_USER"]
+    EMAIL_HOST_PASSWORD = _smtp["EMAIL_HOST_PASSWORD"]
+    EMAIL_USE_TLS = _smtp["EMAIL_USE_TLS"]
+    EMAIL_USE_SSL = _smtp["EMAIL_USE_SSL"]
+    EMAIL_BACKEND = _smtp["EMAIL_BACKEND"]
+    EMAIL_TIMEOUT = _smtp.get("EMAIL_TIMEOUT") or 20
+else:
+    EMAIL_BACKEND = "config.mail.Files"
+EMAIL_FILE_PATH = VAR_DIR / "mail"
+SERVER_EMAIL = DEFAULT_FROM_EMAIL
+
+# -- Language and time: the database keeps UTC --------------------------------------
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+# -- Files: served from where they lie; hashed and compressed where it is not local --
+STATIC_URL = "/static/"
+STATIC_ROOT = None if LOCAL or DEBUG else VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = STATIC_ROOT is None
+WHITENOISE_AUTOREFRESH = DEBUG
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_ROOT
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+MEDIA_URL = "/media/"
+MEDIA_ROOT = VAR_DIR / "media"
+
+# -- Headers and cookies --------------------------------------------------------------
+CSRF_TRUSTED_ORIGINS = [f"{_base.scheme}://{_base.netloc}"]
+# Not `no-referrer`: under it browsers send `Origin: null` with forms, and no form would be accepted.
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"  # Strict would drop the session on the way in from a mail
+CSRF_COOKIE_SAMESITE = "Lax"
+if SECURE:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_HSTS_SECONDS = 365 * 86400
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SESSION_COOKIE_NAME = "__Host-sessionid"
+    CSRF_COOKIE_NAME = "__Host-csrftoken"
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-src": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "object-src": [NONE],
+    }
+}
+
+# -- Logs: to standard output, one line an event ------------------------------------------
+LOGGING = logs.settings(level=LOG_LEVEL, style=LOG_FORMAT)
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

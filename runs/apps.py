@@ -1,0 +1,8 @@
+"""The app that knows runs and nothing of people."""
+
+from django.apps import AppConfig
+
+
+class RunsConfig(AppConfig):
+    name = "runs"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,121 @@
+"""The only way a run ends: its holds are closed, whoever hangs on it is told, then `lifecycle`.
+
+A worker that finishes takes the short way (one statement) where nothing stands open. Everything else comes
+through `end`, under the run's lock.
+"""
+
+import uuid
+
+from django.db import transaction
+
+from runs import journal, lifecycle, signals
+from runs.actors import SYSTEM, Actor
+from runs.clock import Now, now
+from runs.exceptions import LostRace, RunEnded
+from runs.lifecycle import Fence
+from runs.models import Hold, Run, Step
+from runs.states import RunStatus
+
+
+def end(
+    run: Run, status: RunStatus, actor: Actor, *, result: str | None = None, error: str | None = None, why: str = ""
+) -> None:
+    """Ends a live run. `run` is locked. Effects in doubt stay in doubt and visible.
+
+    Raises RunEnded: it ended before. LostRace: it may not go to `status` from where it is.
+    """
+    if run.ended:
+        raise RunEnded(f"run {run.pk} has ended: {run.status}")
+    _close_holds(run, actor)
+    lifecycle.close(run, status, actor, result=result, error=error, why=why)
+    run.refresh_from_db()
+    signals.run_ended.send(Run, run=run, actor=actor, why=why)
+
+
+def _close_holds(run: Run, actor: Actor) -> None:
+    closed = Hold.objects.open().filter(run=run).update(
+        released_at=Now(),
+        released_by_kind=actor.kind,
+        released_by_id=actor.id,
+        released_by_name=actor.name,
+        released_through=actor.door,
+        resolution="run_ended",
+    )
+    if closed:
+        Step.objects.filter(run=run, open_holds__gt=0).update(open_holds=0)
+        Run.objects.filter(pk=run.pk).update(open_holds=0)
+        journal.write(run, actor, "holds_closed", count=closed)
+
+
+def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:
+    """Ends a run its worker has driven to the end. Raises EpochLost.
+
+    A cancel that was asked for while the last call ran wins over success: nothing of it is undone, and the
+    record says what happened.
+    """
+    if lifecycle.finish(fence, status, result=result, error=error):
+        return
+    with transaction.atomic():
+        run = lifecycle.lock_fenced(fence)
+        if run.stop_requested:
+            _end_as_asked(run)
+        else:
+            end(run, status, fence.actor, result=result, error=error)
+
+
+def stop(fence: Fence) -> None:
+    """Ends a run that was asked to stop, at a boundary of its worker. Raises EpochLost."""
+    with transaction.atomic():
+        _end_as_asked(lifecycle.lock_fenced(fence))
+
+
+def _end_as_asked(run: Run) -> None:
+    asked = run.stop_requested
+    if asked is None:
+        raise LostRace(f"nobody asked run {run.pk} to stop")
+    end(run, RunStatus(asked["end"]), Actor(**asked["by"]), why=asked["why"])
+
+
+def cancel(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
+    """Ends a run at once, or asks its worker to at the next boundary; nothing new starts after this returns.
+
+    Raises NotFound, RunEnded.
+    """
+    with transaction.atomic():
+        run = lifecycle.lock(run_id)
+        if run.ended:
+            raise RunEnded(f"run {run_id} has ended: {run.status}")
+        if run.status == RunStatus.RUNNING:
+            lifecycle.request_stop(run, actor, why=why)
+        else:
+            end(run, RunStatus.CANCELLED, actor, why=why)
+    run.refresh_from_db()
+    return run
+
+
+def stop_lapsed(run_id: uuid.UUID) -> bool:
+    """Ends a queued run whose stop was asked for before its worker died. False: no such run."""
+    with transaction.atomic():
+        run = lifecycle.lock(run_id)
+        if run.status != RunStatus.QUEUED or not run.stop_requested:
+            return False
+        _end_as_asked(run)
+    return True
+
+
+def expire(run_id: uuid.UUID, max_suspended: float) -> bool:
+    """Ends a run that stood still for longer than `max_suspended` seconds. False: it moved, or a cause
+    whose end is *waits* is open."""
+    with transaction.atomic():
+        run = lifecycle.lock(run_id)
+        if run.status != RunStatus.SUSPENDED or run.suspended_at is None:
+            return False
+        stood = (now() - run.suspended_at).total_seconds()
+        if stood < max_suspended or Hold.objects.open().filter(run=run, cause__in=WAITING).exists():
+            return False
+        end(run, RunStatus.EXPIRED, SYSTEM, why=f"suspended for {stood:.0f} s")
+    return True
+
+
+#: Causes whose own end is *waits*: they never expire the run, people are told instead.
+WAITING = ("person", "in_doubt", "diverged", "dependency")

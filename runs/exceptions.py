@@ -1,0 +1,181 @@
+"""What can go wrong, named for the fact.
+
+Three families. *Conflicts* (`RunsError` and its children) are what a verb raises when it loses a race or
+refuses. *Agents' errors* (`AgentError`) reach an agent in recorded form, the first time and on every
+replay. `BadValue` names the place of a value that cannot be kept.
+"""
+
+from typing import Any
+
+
+class RunsError(Exception):
+    """Base of what the rooms of `runs` raise to each other and to doors. `code` is the API's word for it."""
+
+    code = "conflict"
+
+
+class NotFound(RunsError):
+    code = "not_found"
+
+
+class RunEnded(RunsError):
+    """The run has ended; its status says how."""
+
+    code = "run_ended"
+
+
+class WrongState(RunsError):
+    """The verb does not apply in the state the row is in; the message names that state."""
+
+    code = "wrong_state"
+
+
+class HoldClosed(RunsError):
+    """The hold was released before: somebody was first, or its run ended."""
+
+    code = "hold_closed"
+
+
+class EpochLost(RunsError):
+    """The run was taken by another worker, handed back or ended: this writer moves nothing any more."""
+
+    code = "epoch_lost"
+
+
+class LostRace(RunsError):
+    """Something arrived between load and write (a release, a hold): load again."""
+
+    code = "lost_race"
+
+
+class KeyReused(RunsError):
+    """The idempotency key was used before with another body."""
+
+    code = "idempotency_key_reused"
+
+
+class UnknownAgent(RunsError):
+    code = "unknown_agent"
+
+
+class PermitRefused(RunsError):
+    """The approval in force does not cover this call now; `why` says what to show."""
+
+    code = "permit_refused"
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.reason = code
+        self.why = why
+
+
+class BadValue(RunsError):
+    """A value that cannot be kept. `path` is where, as a JSON pointer ('' is the whole)."""
+
+    code = "bad_value"
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path or '(whole value)'}: {message}")
+        self.path = path
+        self.message = message
+
+
+class BadArguments(RunsError):
+    """Arguments that do not fit a schema. `errors` is a list of (JSON pointer, message)."""
+
+    code = "bad_arguments"
+
+    def __init__(self, subject: str, errors: list[tuple[str, str]]) -> None:
+        super().__init__(f"{subject}: " + "; ".join(f"{path or '(whole)'}: {text}" for path, text in errors))
+        self.subject = subject
+        self.errors = errors
+
+
+class Diverged(RunsError):
+    """On replay the agent asked for something else than the record says."""
+
+    code = "diverged"
+
+    def __init__(self, index: int, recorded: str, asked: str) -> None:
+        super().__init__(f"step {index}: the record has {recorded}, the agent now asks for {asked}")
+        self.index = index
+        self.recorded = recorded
+        self.asked = asked
+
+
+class AgentMistake(RunsError):
+    """The agent's code used the machinery wrongly (awaited something else than a call)."""
+
+    code = "agent_mistake"
+
+
+# -- What agents catch --------------------------------------------------------
+
+
+class AgentError(Exception):
+    """Base of the recorded errors an agent can catch. Every argument is a JSON value."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == getattr(other, "args", None)
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self.args)))
+
+
+class Rejected(AgentError):
+    """A person said no. `reason` is what they wrote, `by` who it was."""
+
+    def __init__(self, reason: str, by: str = "") -> None:
+        super().__init__(reason, by)
+        self.reason = reason
+        self.by = by
+
+
+class Expired(AgentError):
+    """Nobody decided in time. Not a rejection: no person said anything. `at` is an ISO time."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class Denied(AgentError):
+    """Policy does not allow the call. `rule` names the rule."""
+
+    def __init__(self, rule: str, why: str) -> None:
+        super().__init__(rule, why)
+        self.rule = rule
+        self.why = why
+
+
+class ToolFailed(AgentError):
+    """A tool raised something it did not declare in `raises=`. `kind` is the type's name."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+
+class TimedOut(AgentError):
+    """A pure tool did not answer within its `timeout` (seconds)."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
+class NotSent(AgentError):
+    """A tool raises this when the connection was never made: certainly not done."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class PartlyFailed(AgentError):
+    """Some calls of a `together` raised. `outcomes` has every outcome, in order."""
+
+    def __init__(self, outcomes: Any) -> None:
+        super().__init__(f"{sum(1 for o in outcomes if o.error)} of {len(outcomes)} calls failed")
+        self.outcomes = outcomes

@@ -1,0 +1,115 @@
+"""The only writer of journal rows: chained streams, and the check that finds a broken one.
+
+A stream's sequence and head stand on its own row (a run, a request), so appends to one stream are
+serialised by that row's lock and streams are independent. hash = SHA-256(previous hash || entry), where the
+entry is the database's own text of every column: changing, removing or reordering rows breaks the chain,
+and cutting the tail off disagrees with the head on the stream's row.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connection, models
+
+from runs import values
+from runs.actors import Actor
+
+#: The time of a statement that journals, as its first CTE.
+CLOCK = "clock AS MATERIALIZED (SELECT abeyance_now() AS at)"
+
+#: What to set on a stream's row, in an UPDATE … FROM clock; `{name}` is SQL for the stream's name.
+ADVANCE = (
+    "seq = seq + 1, head = sha256(head || abeyance_entry({name}, seq + 1, clock.at,"
+    " %(actor_kind)s, %(actor_id)s, %(actor_name)s, %(door)s, %(verb)s, %(detail)s))"
+)
+
+#: The row itself; the CTE `stream` must return name, seq, head and at of the row just advanced.
+APPEND = """
+INSERT INTO runs_journalentry
+  (stream, seq, at, actor_kind, actor_id, actor_name, door, verb, detail, hash)
+SELECT stream.name, stream.seq, stream.at,
+  %(actor_kind)s, %(actor_id)s, %(actor_name)s, %(door)s, %(verb)s, %(detail)s, stream.head
+FROM stream RETURNING seq
+"""
+
+_WRITE = (
+    f"WITH {CLOCK}, stream AS (UPDATE {{table}} SET " + ADVANCE.format(name="%(stream)s") + " FROM clock"
+    " WHERE {pk} = %(id)s RETURNING %(stream)s AS name, seq, head, clock.at) " + APPEND
+)
+
+# Links are read in order; a stream's first entry follows the empty hash.
+_BROKEN = """
+SELECT stream, seq FROM (
+  SELECT stream, seq, hash,
+    row_number() OVER w AS expected,
+    sha256(coalesce(lag(hash) OVER w, ''::bytea)
+      || abeyance_entry(stream, seq, at, actor_kind, actor_id, actor_name, door, verb, detail)) AS computed
+  FROM runs_journalentry WINDOW w AS (PARTITION BY stream ORDER BY seq)
+) links WHERE seq <> expected OR hash <> computed ORDER BY stream, seq
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Break:
+    """The first entry of a stream that does not follow from the one before, or a head that disagrees."""
+
+    stream: str
+    seq: int
+    what: str
+
+
+def parameters(actor: Actor, verb: str, detail: dict[str, Any]) -> dict[str, Any]:
+    """The columns of one entry, as parameters of `ADVANCE` and `APPEND`."""
+    return {
+        "actor_kind": actor.kind,
+        "actor_id": actor.id,
+        "actor_name": actor.name[:200],
+        "door": actor.door,
+        "verb": verb,
+        "detail": values.canonical(detail),
+    }
+
+
+def write(row: models.Model, actor: Actor, verb: str, **detail: Any) -> int:
+    """Appends one entry to the stream of `row` (which has `stream`, `seq`, `head`); its sequence number.
+
+    Call it inside the transaction of what it tells; it takes the row's lock if that is not held yet.
+    """
+    meta = row._meta
+    sql = _WRITE.format(table=f'"{meta.db_table}"', pk=f'"{meta.pk.column}"')
+    stream = {"stream": row.stream, "id": row.pk}  # type: ignore[attr-defined]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, {**parameters(actor, verb, detail), **stream})
+        seq: int = cursor.fetchone()[0]
+    return seq
+
+
+def broken(streams: list[type[models.Model]]) -> Iterator[Break]:
+    """Every stream's first break. `streams` are the models whose rows carry a stream's head."""
+    seen = set()
+    with connection.cursor() as cursor:
+        cursor.execute(_BROKEN)
+        for stream, seq in cursor.fetchall():
+            if stream not in seen:
+                seen.add(stream)
+                yield Break(stream, seq, "does not follow from the entry before it")
+    for model in streams:
+        yield from _cut(model, seen)
+
+
+def _cut(model: type[models.Model], seen: set[str]) -> Iterator[Break]:
+    """Streams whose last entry is not the one their row remembers."""
+    prefix = model.stream_prefix  # type: ignore[attr-defined]
+    table, pk = f'"{model._meta.db_table}"', f'"{model._meta.pk.column}"'
+    sql = f"""
+        SELECT %(prefix)s || r.{pk}, r.seq FROM {table} r
+        LEFT JOIN runs_journalentry j ON j.stream = %(prefix)s || r.{pk} AND j.seq = r.seq
+        WHERE r.seq > 0 AND (j.hash IS NULL OR j.hash <> r.head)
+           OR EXISTS (SELECT FROM runs_journalentry x WHERE x.stream = %(prefix)s || r.{pk} AND x.seq > r.seq)
+        """
+    with connection.cursor() as cursor:
+        cursor.execute(sql, {"prefix": prefix})
+        for stream, seq in cursor.fetchall():
+            if stream not in seen:
+                yield Break(stream, seq, "the stream's head is another one: its end was cut off or replaced")

@@ -1,0 +1,262 @@
+"""The only writer of `Run.status`: submit, take, park, resume, hand back, recover, finish, close.
+
+Every transition is one guarded UPDATE, a look at the row count and a journal row, in one transaction; the
+queue is rung after commit. A worker's writes carry the fence (epoch and token): an old one moves nothing.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from runs import agents, journal, queues, statements, values
+from runs.actors import SYSTEM, Actor
+from runs.clock import Now
+from runs.exceptions import EpochLost, KeyReused, LostRace, NotFound
+from runs.models import Run
+from runs.models.snapshot import SCHEMA_VERSION
+from runs.states import RunStatus, sources
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What a worker holds while it has a run: every write of it carries these."""
+
+    run: uuid.UUID
+    epoch: int
+    token: uuid.UUID
+    worker: str
+
+    @property
+    def actor(self) -> Actor:
+        return Actor.worker(self.worker)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"run": self.run, "epoch": self.epoch, "token": self.token}
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What a submitter asks for. `arguments` are parsed JSON, by name of the agent's parameters."""
+
+    agent: str
+    arguments: dict[str, Any]
+    labels: dict[str, str]
+    on_behalf_of: str = ""
+    idempotency_key: str | None = None
+    owner_id: str = ""
+    again_of: Run | None = None
+
+    def digest(self) -> str:
+        said = [self.agent, self.arguments, self.labels, self.on_behalf_of]
+        return values.digest(values.canonical(said))
+
+
+def submit(asked: Submission, *, actor: Actor) -> tuple[Run, bool]:
+    """A new queued run, and True; or the one the same key and body made before, and False.
+
+    Raises UnknownAgent, BadArguments, BadValue, and KeyReused when the key came before with another body.
+    """
+    if asked.idempotency_key and (before := _before(asked, actor)):
+        return before, False
+    made = agents.latest(asked.agent)
+    text = made.signature.write_json(asked.arguments)
+    try:
+        with transaction.atomic():
+            run = _create(asked, made, text, actor)
+            journal.write(run, actor, "submitted", agent=str(made), on_behalf_of=asked.on_behalf_of)
+            queues.ring(run.id)
+    except IntegrityError:
+        before = _before(asked, actor)
+        if before is None:
+            raise
+        return before, False
+    return run, True
+
+
+def _before(asked: Submission, actor: Actor) -> Run | None:
+    run = Run.objects.filter(
+        submitter_kind=actor.kind, submitter_id=actor.id, idempotency_key=asked.idempotency_key
+    ).first()
+    if run is not None and run.submission_digest != asked.digest():
+        raise KeyReused(f"the idempotency key {asked.idempotency_key!r} was used with another body, for run {run.id}")
+    return run
+
+
+def _create(asked: Submission, made: agents.Agent, text: str, actor: Actor) -> Run:
+    return Run.objects.create(
+        agent=made.name,
+        agent_version=made.version,
+        code_digest=made.code_digest,
+        input=text,
+        labels=asked.labels,
+        on_behalf_of=asked.on_behalf_of,
+        submitter_kind=actor.kind,
+        submitter_id=actor.id,
+        submitter_name=actor.name,
+        owner_id=asked.owner_id,
+        idempotency_key=asked.idempotency_key,
+        submission_digest=asked.digest(),
+        again_of=asked.again_of,
+    )
+
+
+def lock(run_id: uuid.UUID) -> Run:
+    """The run's row, locked until the transaction ends. Raises NotFound."""
+    run = Run.objects.select_for_update().filter(pk=run_id).first()
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run
+
+
+def lock_fenced(fence: Fence) -> Run:
+    """The run's row, locked, if this worker still has it. Raises EpochLost."""
+    run = lock(fence.run)
+    if (run.status, run.epoch, run.token) != (RunStatus.RUNNING, fence.epoch, fence.token):
+        raise EpochLost(f"run {fence.run} is not under epoch {fence.epoch} any more")
+    return run
+
+
+def take(run_id: uuid.UUID, worker: str) -> Fence | None:
+    """Takes a queued run. None: not queued, of a version this process does not have, or somebody was first."""
+    token = uuid.uuid4()
+    actor = Actor.worker(worker)
+    row = statements.row(
+        statements.TAKE,
+        {
+            "run": run_id,
+            "token": token,
+            "worker": worker[:100],
+            "lease": settings.LEASE,
+            "versions": [str(made) for made in agents.all_versions()],
+            **journal.parameters(actor, "taken", {}),
+        },
+    )
+    return None if row is None else Fence(run_id, row[0], token, worker)
+
+
+def renew(fence: Fence) -> bool:
+    """Prolongs the lease; False when the run is no longer this worker's."""
+    return bool(
+        Run.objects.filter(
+            pk=fence.run, status=RunStatus.RUNNING, epoch=fence.epoch, token=fence.token
+        ).update(lease_until=Now() + timedelta(seconds=settings.LEASE))
+    )
+
+
+def park(fence: Fence, wakes: int) -> None:
+    """Running → suspended, with a snapshot. Raises LostRace: a release or a stop came since `wakes` was
+    read, or the epoch is lost; load again."""
+    with transaction.atomic():
+        row = statements.row(
+            statements.PARK,
+            {
+                **fence.parameters(),
+                "wakes": wakes,
+                "schema_version": SCHEMA_VERSION,
+                **journal.parameters(fence.actor, "suspended", {}),
+            },
+        )
+    if row is None:
+        raise LostRace(f"run {fence.run} was woken while it was being parked")
+
+
+def resume(run: Run, actor: Actor) -> bool:
+    """Suspended → queued, the one way back for every cause. `run` is locked. False: it was not suspended."""
+    moved = Run.objects.filter(pk=run.pk, status=RunStatus.SUSPENDED, open_holds=0).update(
+        status=RunStatus.QUEUED, suspended_at=None, rung_at=Now(), rings=0, changed_at=Now()
+    )
+    if moved:
+        journal.write(run, actor, "resumed")
+        queues.ring(run.pk)
+    return bool(moved)
+
+
+def hand_back(fence: Fence, why: str) -> None:
+    """Running → queued at a boundary: the worker is stopping, or others are due. Raises EpochLost."""
+    with transaction.atomic():
+        run = lock_fenced(fence)
+        _requeue(run, fence.actor, "handed_back", why)
+
+
+def recover(run_id: uuid.UUID) -> bool:
+    """Running under a lease that ran out → queued, with the epoch raised so that the old worker moves nothing.
+
+    False: the lease was renewed, or somebody else did it.
+    """
+    with transaction.atomic():
+        run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).lapsed(Now()).first()  # type: ignore[arg-type]
+        if run is None:
+            return False
+        _requeue(run, SYSTEM, "recovered", f"the lease of {run.taken_by} ran out")
+    return True
+
+
+def _requeue(run: Run, actor: Actor, verb: str, why: str) -> None:
+    Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING).update(
+        status=RunStatus.QUEUED,
+        epoch=F("epoch") + 1,
+        token=None,
+        lease_until=None,
+        wakes=F("wakes") + 1,
+        rung_at=Now(),
+        rings=0,
+        changed_at=Now(),
+    )
+    journal.write(run, actor, verb, why=why)
+    queues.ring(run.pk)
+
+
+def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> bool:
+    """Running → succeeded or failed, in one statement. False: a hold or a stop stands in the way, or the
+    epoch is lost; `endings` takes the long way then."""
+    with transaction.atomic():
+        row = statements.row(
+            statements.FINISH,
+            {
+                **fence.parameters(),
+                "status": str(status),
+                "result": result,
+                "error": error,
+                **journal.parameters(fence.actor, str(status), {}),
+            },
+        )
+    return row is not None
+
+
+def close(run: Run, status: RunStatus, actor: Actor, *, result: str | None, error: str | None, why: str) -> None:
+    """Any live status → ended. Only `endings` calls it, with the run locked and its holds closed.
+
+    Raises LostRace when the run may not go to `status` from where it is.
+    """
+    moved = Run.objects.filter(pk=run.pk, status__in=sources(status), open_holds=0).update(
+        status=status,
+        result=result,
+        error=error,
+        ended_at=Now(),
+        token=None,
+        lease_until=None,
+        suspended_at=None,
+        changed_at=Now(),
+    )
+    if not moved:
+        raise LostRace(f"run {run.pk} is {run.status} and cannot become {status}")
+    journal.write(run, actor, str(status), why=why)
+
+
+def request_stop(run: Run, actor: Actor, *, why: str) -> None:
+    """Asks the worker that has the run to end it as cancelled at its next boundary. `run` is locked."""
+    asked = {"end": RunStatus.CANCELLED, "by": actor.as_json(), "why": why}
+    if Run.objects.filter(pk=run.pk, stop_requested__isnull=True).update(stop_requested=asked, changed_at=Now()):
+        journal.write(run, actor, "stop_requested", why=why)
+
+
+def rung(run_id: uuid.UUID, rings: int) -> bool:
+    """Notes that a queued run was rung again, so that the next ring waits longer. False: it moved."""
+    return bool(
+        Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, rings=rings).update(rung_at=Now(), rings=rings + 1)
+    )

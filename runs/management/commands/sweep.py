@@ -1,0 +1,14 @@
+"""The sweeper as a process: `runs.sweeper` does the work, this gives it a command line."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs import sweeper
+
+
+class Command(BaseCommand):
+    help = "Finds due work nobody rang for, every SWEEP_EVERY seconds, until it is told to end."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        sweeper.loop()

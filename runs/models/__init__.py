@@ -1,0 +1,10 @@
+"""What is stored: fields, constraints, properties. The verbs live in the rooms."""
+
+from runs.models.fact import FactReading
+from runs.models.hold import Hold
+from runs.models.journal import JournalEntry
+from runs.models.run import Run
+from runs.models.snapshot import Snapshot
+from runs.models.step import Step
+
+__all__ = ["FactReading", "Hold", "JournalEntry", "Run", "Snapshot", "Step"]

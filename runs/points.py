@@ -1,0 +1,56 @@
+"""Named places where tests may stop or kill a process; no-ops otherwise.
+
+`ABEYANCE_POINTS` (read once, at import) names what happens: `NAME=kill:FILE` kills the process there, once,
+by claiming FILE; `NAME=wait:FILE` waits there while FILE exists; parts are separated by `;`. Tests in the same
+process use `on(name, action)`. Production sets neither, and `reach` is one look at an empty dictionary.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_actions: dict[str, Callable[[], object]] = {}
+
+
+def reach(name: str) -> None:
+    """Called by the code at the place `name`."""
+    if _actions and (action := _actions.get(name)):
+        action()
+
+
+@contextmanager
+def on(name: str, action: Callable[[], object]) -> Iterator[None]:
+    """For tests in the same process: `action()` runs whenever `name` is reached."""
+    _actions[name] = action
+    try:
+        yield
+    finally:
+        _actions.pop(name, None)
+
+
+def _kill(claim: Path) -> None:
+    try:
+        claim.unlink()
+    except FileNotFoundError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait(gate: Path) -> None:
+    gate.with_suffix(".reached").touch()
+    while gate.exists():
+        time.sleep(0.01)
+
+
+def _parse(text: str) -> None:
+    for part in filter(None, text.split(";")):
+        name, _, action = part.partition("=")
+        verb, _, file = action.partition(":")
+        act = {"kill": _kill, "wait": _wait}[verb]
+        _actions[name] = lambda act=act, file=file: act(Path(file))  # type: ignore[misc]
+
+
+_parse(os.environ.get("ABEYANCE_POINTS", ""))

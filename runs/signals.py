@@ -1,0 +1,16 @@
+"""News that goes up, in the past tense, sent inside the transaction with `send()`.
+
+A receiver that raises undoes the transition it heard of: a run never waits for a request that could
+not be created.
+"""
+
+from django.dispatch import Signal
+
+#: A hold was placed. Arguments: run (locked row), hold, step (or None), context (`holds.Context` or None).
+hold_placed = Signal()
+#: A hold was released. Arguments: run (locked row), hold.
+hold_released = Signal()
+#: A run has ended; holds are closed. Arguments: run (locked row).
+run_ended = Signal()
+#: A step was settled after a person was asked about it. Arguments: step.
+step_settled = Signal()

@@ -1,0 +1,64 @@
+"""Snapshots: what a stopped run must still be when it goes on.
+
+`lifecycle.park` writes one at every stop. On resume the record up to the snapshot's count is hashed again and
+compared, and the versions; what was settled since is a legitimate addition. A difference holds the run.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runs.exceptions import RunsError
+from runs.models import Run, Snapshot
+from runs.models.snapshot import SCHEMA_VERSION
+from runs.replay import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """What the snapshot says and what is there."""
+
+    what: str
+    then: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.what} was {self.then} when the run stopped and is {self.now} now"
+
+
+class Mismatched(RunsError):
+    """What is stored is not what the snapshot remembers; nothing runs."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(str(mismatch))
+
+
+def entry(
+    index: int, tool: str, tool_version: str, digest: str, executed_digest: str, status: str, result: str
+) -> bytes:
+    """What one settled step adds to the record: the record's hash is SHA-256(record || entry)."""
+    kept = hashlib.sha256(result.encode()).hexdigest()
+    return f"{index}|{tool}|{tool_version}|{digest}|{executed_digest}|{status}|{kept}".encode()
+
+
+def chained(entries: Iterable[Entry], count: int) -> bytes:
+    """The record's hash after its first `count` settled steps."""
+    head = b""
+    for e in sorted((e for e in entries if e.settled is not None), key=lambda e: e.settled or 0)[:count]:
+        one = entry(e.index, e.tool, e.tool_version, e.digest, e.executed_digest, e.status, e.result or "")
+        head = hashlib.sha256(head + one).digest()
+    return head
+
+
+def check(run: Run, entries: list[Entry]) -> Mismatch | None:
+    """The first difference between the run's last snapshot and what is stored now."""
+    last = Snapshot.objects.filter(run=run).order_by("-number").first()
+    if last is None:
+        return None
+    if last.schema_version > SCHEMA_VERSION:
+        return Mismatch("the snapshot's schema", f"version {last.schema_version}", f"at most {SCHEMA_VERSION}")
+    there = sum(1 for e in entries if e.is_settled)
+    if there < last.steps:
+        return Mismatch("the number of settled steps", str(last.steps), str(there))
+    then, now = bytes(last.record).hex(), chained(entries, last.steps).hex()
+    return None if then == now else Mismatch(f"the record of the first {last.steps} steps", then[:16], now[:16])

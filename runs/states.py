@@ -1,0 +1,75 @@
+"""The words for where a run, a step, an effect and a hold stand, and the edges between a run's.
+
+Data only. `lifecycle` is the only writer of `Run.status` and asks `EDGES`; the database holds the
+same words as named constraints, so that neither can drift from the other unnoticed.
+"""
+
+from django.db.models import TextChoices
+
+
+class RunStatus(TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class StepStatus(TextChoices):
+    PROPOSED = "proposed"
+    HELD = "held"
+    DISPATCHED = "dispatched"
+    DONE = "done"
+    RAISED = "raised"
+
+
+class EffectState(TextChoices):
+    DISPATCHED = "dispatched"
+    CONFIRMED = "confirmed"
+    REFUSED = "refused"
+    IN_DOUBT = "in_doubt"
+    COMPENSATED = "compensated"
+
+
+class Scope(TextChoices):
+    RUN = "run"
+    CALL = "call"
+
+
+class Cause(TextChoices):
+    APPROVAL = "approval"
+    QUESTION = "question"
+    PERSON = "person"
+    DEPENDENCY = "dependency"
+    IN_DOUBT = "in_doubt"
+    DIVERGED = "diverged"
+
+
+RUN_SCOPED = frozenset({Cause.PERSON, Cause.DIVERGED})
+
+ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED})
+LIVE = frozenset(RunStatus) - ENDED
+SETTLED = frozenset({StepStatus.DONE, StepStatus.RAISED})
+EXCEPTIONAL = frozenset({EffectState.DISPATCHED, EffectState.IN_DOUBT})
+
+EDGES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.QUEUED: frozenset({RunStatus.RUNNING, RunStatus.CANCELLED}),
+    RunStatus.RUNNING: frozenset(
+        {
+            RunStatus.SUSPENDED,
+            RunStatus.QUEUED,
+            RunStatus.SUCCEEDED,
+            RunStatus.FAILED,
+            RunStatus.CANCELLED,
+        }
+    ),
+    RunStatus.SUSPENDED: frozenset({RunStatus.QUEUED, RunStatus.CANCELLED, RunStatus.EXPIRED}),
+    **{ended: frozenset() for ended in ENDED},
+}
+
+
+def sources(target: RunStatus) -> list[str]:
+    """The statuses from which a run may move to `target`."""
+    return sorted(str(source) for source, targets in EDGES.items() if target in targets)

@@ -1,0 +1,152 @@
+"""One verb a kind of due work, and the loop that passes over them.
+
+The queue is a doorbell; this finds what nobody rang for. Each verb *finds* due rows with a time handed down (so
+that indexes serve) and *acts* on one item, checking again under the lock: it may run twice, late, and side by
+side with other sweepers. `approvals` registers verbs of its own.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import close_old_connections, transaction
+
+from runs import clock, endings, holds, lifecycle, queues
+from runs.actors import SYSTEM
+from runs.models import Hold, Run
+from runs.states import RunStatus
+
+log = structlog.get_logger(__name__)
+
+AT_ONCE = 500
+#: While so many jobs wait, queued runs are not rung again: they are due to be taken anyway.
+QUEUE_FULL = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`find(now)` gives ids of what is due; `act(id)` does one and says whether there was work."""
+
+    name: str
+    find: Callable[[datetime], Iterable[Any]]
+    act: Callable[[Any], bool]
+
+
+_verbs: dict[str, Verb] = {}
+
+
+def register(name: str, find: Callable[[datetime], Iterable[Any]], act: Callable[[Any], bool]) -> None:
+    """Adds a verb; the same name replaces the one before."""
+    _verbs[name] = Verb(name, find, act)
+
+
+def sweep() -> dict[str, int]:
+    """One pass: how many items each verb did. A verb that fails is logged and the others go on."""
+    done: dict[str, int] = {}
+    for verb in _verbs.values():
+        try:
+            now = clock.now()
+            done[verb.name] = sum(_act(verb, item) for item in verb.find(now))
+        except Exception:
+            log.exception("sweep_failed", verb=verb.name)
+            close_old_connections()
+    return {name: count for name, count in done.items() if count}
+
+
+def _act(verb: Verb, item: Any) -> bool:
+    try:
+        return verb.act(item)
+    except Exception:
+        log.exception("sweep_item_failed", verb=verb.name, item=str(item))
+        close_old_connections()
+        return False
+
+
+def loop() -> None:
+    """Passes every SWEEP_EVERY seconds until SIGTERM or SIGINT."""
+    stop = threading.Event()
+
+    def ask_to_stop(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask_to_stop)
+    signal.signal(signal.SIGINT, ask_to_stop)
+    while not stop.is_set():
+        close_old_connections()
+        if done := sweep():
+            log.info("swept", **done)
+        stop.wait(settings.SWEEP_EVERY)
+
+
+# -- Verbs of runs --------------------------------------------------------------
+
+
+def _unrung(now: datetime) -> list[tuple[Any, int]]:
+    """Queued runs nobody took; each ring of one waits twice as long as the one before, a minute at most."""
+    if not 0 <= queues.length() <= QUEUE_FULL:  # -1: it does not answer, and ringing is of no use
+        return []
+    due = Run.objects.unrung(now - timedelta(seconds=settings.SWEEP_EVERY)).order_by("rung_at")[:AT_ONCE]
+    waited = due.values_list("pk", "rings", "rung_at")
+    return [(pk, rings) for pk, rings, at in waited if now - at >= _patience(rings)]
+
+
+def _patience(rings: int) -> timedelta:
+    return timedelta(seconds=min(60.0, settings.SWEEP_EVERY * 2 ** min(rings, 10)))
+
+
+def _ring_again(item: tuple[Any, int]) -> bool:
+    run_id, rings = item
+    if not lifecycle.rung(run_id, rings):
+        return False
+    queues.ring(run_id)
+    return True
+
+
+def _lapsed(now: datetime) -> Iterable[Any]:
+    return Run.objects.lapsed(now).values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _unheld(now: datetime) -> Iterable[Any]:
+    settled = now - timedelta(seconds=settings.SWEEP_EVERY)
+    return Run.objects.unheld().filter(suspended_at__lt=settled).values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _resume_unheld(run_id: Any) -> bool:
+    with transaction.atomic():
+        run = lifecycle.lock(run_id)
+        if run.holds.open().exists() or not holds.may_start(run):
+            return False
+        return lifecycle.resume(run, SYSTEM)
+
+
+def _stopping(now: datetime) -> Iterable[Any]:
+    return Run.objects.filter(status=RunStatus.QUEUED, stop_requested__isnull=False).values_list("pk", flat=True)
+
+
+def _expired_holds(now: datetime) -> Iterable[Any]:
+    return Hold.objects.expired(now).values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _to_look_at(now: datetime) -> Iterable[Any]:
+    return Hold.objects.to_look_at(now).values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _long_suspended(now: datetime) -> Iterable[Any]:
+    limit = now - timedelta(seconds=settings.MAX_SUSPENDED)
+    due = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=limit)
+    return due.exclude(holds__released_at__isnull=True, holds__cause__in=endings.WAITING).values_list("pk", flat=True)
+
+
+register("recover", _lapsed, lifecycle.recover)
+register("stop", _stopping, endings.stop_lapsed)
+register("ring", _unrung, _ring_again)
+register("resume", _unheld, _resume_unheld)
+register("expire_holds", _expired_holds, holds.expire)
+register("look_again", _to_look_at, holds.look_again)
+register("expire_runs", _long_suspended, lambda run_id: endings.expire(run_id, settings.MAX_SUSPENDED))

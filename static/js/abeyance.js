@@ -1,0 +1,274 @@
+// Conveniences for pages that work without any of this: polling while the page is visible, countdowns by the
+// server's clock, the reader's time zone, buttons locked while a request is in flight, typed text kept.
+// Nothing is stored: no local or session storage, no cookies.
+(() => {
+  "use strict";
+
+  const body = document.body;
+  const live = document.getElementById("live");
+  const main = () => document.getElementById("main");
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const say = (text) => { live.textContent = ""; setTimeout(() => { live.textContent = text; }, 50); };
+
+  // -- Time: the server's clock, shown in the reader's zone ---------------------------------------------------
+
+  const offset = body.dataset.now ? Date.parse(body.dataset.now) - Date.now() : 0;
+  const now = () => Date.now() + offset;
+
+  function inWords(seconds) {
+    const pair = (unit, size, small, part) => {
+      const rest = Math.floor((seconds % size) / part);
+      return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${small}` : ""}`;
+    };
+    if (seconds >= 86400) return pair("d", 86400, "h", 3600);
+    if (seconds >= 3600) return pair("h", 3600, "min", 60);
+    return seconds >= 60 ? `${Math.floor(seconds / 60)} min` : `${seconds} s`;
+  }
+
+  function mood(left, total) {
+    if (left <= 0) return "over";
+    if (left <= 600) return "near";
+    return total && left <= total / 4 ? "soon" : "calm";
+  }
+
+  const marks = [[600, "10 minutes left"], [300, "5 minutes left"], [60, "1 minute left"], [20, "20 seconds left"]];
+
+  function announce(element, left, before) {
+    if (!element.closest(".lead")) return;
+    const crossed = marks.find(([mark]) => before > mark && left <= mark && left > 0);
+    if (crossed) say(crossed[1]);
+  }
+
+  function expire(element) {
+    if (!element.closest(".lead")) return;
+    all("[data-expired]").forEach((notice) => {
+      if (!notice.hidden) return;
+      notice.hidden = false;
+      say("Expired. Nothing was run.");
+    });
+    all(".decide .verbs").forEach((verbs) => { verbs.hidden = true; });
+  }
+
+  function tick() {
+    for (const element of all("[data-until]")) {
+      const left = Math.floor((Date.parse(element.dataset.until) - now()) / 1000);
+      const before = element.dataset.left === undefined ? left : Number(element.dataset.left);
+      element.dataset.left = left;
+      element.className = `left left-${mood(left, Number(element.dataset.total))}`;
+      const text = left > 0 ? `${inWords(left)} left` : "expired";
+      const visible = element.querySelector(".left-visible");
+      if (visible && visible.textContent !== text) visible.textContent = text;
+      announce(element, left, before);
+      if (left <= 0) expire(element);
+    }
+  }
+
+  function localise(root) {
+    for (const element of all("time[data-local]", root)) {
+      const moment = new Date(element.getAttribute("datetime"));
+      if (element.dataset.done || Number.isNaN(moment.getTime()) || moment.getTimezoneOffset() === 0) continue;
+      const options = { hour: "2-digit", minute: "2-digit", hour12: false, timeZoneName: "short" };
+      if (element.dataset.local === "day") Object.assign(options, { day: "numeric", month: "short", year: "numeric" });
+      const utc = element.textContent.trim();
+      element.title = utc;
+      element.textContent = moment.toLocaleString("en-GB", options);
+      if (element.closest(".lead-list")) element.textContent += ` (${utc.slice(-9).trim()})`;
+      element.dataset.done = "1";
+    }
+  }
+
+  // -- Pulse: ask whether something changed, only while somebody can see it -----------------------------------
+
+  let misses = 0;
+
+  function beat(element) {
+    if (document.visibilityState === "visible" && document.contains(element)) window.htmx.trigger(element, "pulse");
+  }
+
+  function startPulses() {
+    for (const element of all("[data-pulse]")) {
+      if (element.dataset.beating) continue;
+      element.dataset.beating = "1";
+      const timer = setInterval(() => {
+        if (!document.contains(element)) clearInterval(timer);
+        else beat(element);
+      }, Number(element.dataset.pulse) * 1000);
+    }
+  }
+
+  function clock() {
+    return new Date(now()).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  }
+
+  function heard(reached) {
+    const mark = document.querySelector("[data-live]");
+    misses = reached ? 0 : misses + 1;
+    if (!mark || (!reached && misses < 2)) return;
+    const text = mark.querySelector("[data-live-text]");
+    mark.classList.toggle("is-live", reached);
+    mark.classList.toggle("is-offline", !reached);
+    if (reached) text.textContent = `updated ${clock()} · live`;
+    else if (misses === 2) text.textContent = `offline since ${clock()}, showing what we last knew`;
+  }
+
+  function announcePulse(element) {
+    const text = element.textContent.replace(/\s+/g, " ").trim();
+    if (text) say(text.slice(0, 200));
+    const counted = element.querySelector("[data-pulse-count]");
+    if (counted) document.title = document.title.replace(/^Inbox( \(\d+\))?/, `Inbox (${counted.dataset.pulseCount})`);
+  }
+
+  // -- Forms: one request at a time, and what was typed stays -------------------------------------------------
+
+  const buttonsOf = (form) => [...form.elements].filter((element) => element.type === "submit");
+
+  function lock(form) {
+    form.dataset.locked = "1";
+    buttonsOf(form).forEach((button) => button.setAttribute("aria-disabled", "true"));
+  }
+
+  function unlock(form) {
+    delete form.dataset.locked;
+    buttonsOf(form).forEach((button) => button.removeAttribute("aria-disabled"));
+  }
+
+  const unlockAll = () => all("form[data-locked]").forEach(unlock);
+
+  let kept = [];
+
+  function keep() {
+    const fields = all("#main textarea, #main input:not([type=hidden], [type=password]), #main select");
+    kept = fields.filter((field) => field.name && !field.readOnly).map((field) => ({
+      name: field.name, value: field.value, checked: field.checked, tick: /checkbox|radio/.test(field.type),
+      label: field.labels && field.labels[0] ? field.labels[0].textContent : "",
+    }));
+  }
+
+  // A tick comes back only beside the very same words: a fact that changed again has to be seen again.
+  function restore() {
+    for (const field of all("#main textarea, #main input:not([type=hidden], [type=password]), #main select")) {
+      const label = field.labels && field.labels[0] ? field.labels[0].textContent : "";
+      const tick = /checkbox|radio/.test(field.type);
+      const was = kept.find((one) => one.name === field.name && (!tick || (one.value === field.value && one.label === label)));
+      if (!was || field.readOnly) continue;
+      if (tick) field.checked = was.checked;
+      else if (!field.value || field.tagName === "SELECT") field.value = was.value;
+    }
+    kept = [];
+  }
+
+  function trouble(title, text, checkUrl) {
+    const panel = document.getElementById("trouble");
+    panel.querySelector("[data-trouble-title]").textContent = title;
+    panel.querySelector("[data-trouble-text]").textContent = text;
+    const check = panel.querySelector("[data-trouble-check]");
+    check.hidden = !checkUrl;
+    if (checkUrl) check.querySelector("a").href = checkUrl;
+    panel.hidden = false;
+    panel.focus();
+  }
+
+  const quiet = () => { document.getElementById("trouble").hidden = true; };
+
+  function lost(element) {
+    if (element.matches("[data-pulse]")) { heard(false); return; }
+    unlockAll();
+    if (element.dataset.decides) {
+      trouble("We don’t know yet whether your decision was saved",
+        "The answer did not reach this page. Don’t decide again before you have looked. What you typed is still here.", element.dataset.decides);
+    } else trouble("That did not work", "The answer did not reach this page. What you typed is still here; try again.");
+  }
+
+  // -- What htmx tells us -------------------------------------------------------------------------------------
+
+  const path = (address) => new URL(address, window.location.href).pathname;
+
+  function toSignIn() {
+    const next = encodeURIComponent(window.location.pathname + window.location.search);
+    window.location.assign(`${body.dataset.login}?next=${next}`);
+  }
+
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const element = event.detail.elt;
+    if (element.matches("[data-pulse]")) {
+      if (document.visibilityState !== "visible") event.preventDefault();
+      return;
+    }
+    if (element.matches("form") && !navigator.onLine) {
+      event.preventDefault();
+      unlock(element);
+      trouble("You’re offline", "Nothing was sent. What you typed is kept in this tab.");
+      return;
+    }
+    quiet();
+    if (element.matches("[data-keep]")) keep();
+  });
+
+  // A redirect was followed already: go where it led, as a form without script would have.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const { xhr, requestConfig } = event.detail;
+    if (xhr.status < 400 && xhr.responseURL && path(xhr.responseURL) !== path(requestConfig.path)) {
+      event.detail.shouldSwap = false;
+      const signIn = body.dataset.login && path(xhr.responseURL) === path(body.dataset.login);
+      if (signIn) toSignIn();
+      else window.location.assign(xhr.responseURL);
+    }
+  });
+
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const { elt, xhr, successful } = event.detail;
+    if (elt.matches("[data-pulse]")) { if (xhr.status) heard(successful || xhr.status < 500); return; }
+    if (!elt.matches("form")) return;
+    unlock(elt);
+    if (elt.dataset.then === "pulse" && successful) {
+      const checked = document.getElementById("checked");
+      if (checked) checked.textContent = "Checking…";
+      say("Checking");
+      for (const delay of [800, 2000]) setTimeout(() => all("[data-pulse]").forEach(beat), delay);
+    }
+  });
+
+  document.addEventListener("htmx:responseError", (event) => {
+    const { elt, xhr } = event.detail;
+    if (xhr.status === 401) toSignIn();
+    else if (!elt.matches("[data-pulse]")) lost(elt);
+  });
+  document.addEventListener("htmx:sendError", (event) => lost(event.detail.elt));
+  document.addEventListener("htmx:timeout", (event) => lost(event.detail.elt));
+
+  document.addEventListener("htmx:afterSettle", (event) => {
+    const element = event.detail.elt;
+    localise(document);
+    startPulses();
+    if (element.matches("[data-announce]")) { announcePulse(element); return; }
+    if (element.id !== "main") return;
+    if (kept.length) restore();
+    (element.querySelector("[data-focus]") || element).focus();
+    tick();
+  });
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.matches("form[data-lock]")) return;
+    if (form.dataset.locked) { event.preventDefault(); event.stopImmediatePropagation(); return; }
+    // After the submission has read its button.
+    setTimeout(() => lock(form), 0);
+  }, true);
+
+  window.addEventListener("pageshow", unlockAll);
+  document.addEventListener("visibilitychange", () => all("[data-pulse]").forEach(beat));
+  document.addEventListener("click", (event) => {
+    all(".menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    all(".menu[open]").forEach((menu) => { menu.open = false; menu.querySelector("summary").focus(); });
+  });
+
+  localise(document);
+  tick();
+  setInterval(tick, 1000);
+  startPulses();
+  const first = main() && main().querySelector("[data-focus]");
+  if (first) first.focus();
+})();
