@@ -54,6 +54,7 @@ class Spec:
     force: signal.Signals = signal.SIGKILL  # ends now
     orphaned: signal.Signals = signal.SIGKILL  # sent by the kernel when we are gone
     patience: float = 10.0
+    hush: str = ""  # lines that hold this are not passed on
 
 
 def start(spec: Spec, output: IO[bytes] | int) -> subprocess.Popen[bytes]:

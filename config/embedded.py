@@ -168,6 +168,7 @@ class Valkey:
             env=ENV,
             cwd=Path("/"),
             orphaned=signal.SIGTERM,
+            hush="Memory overcommit",  # its advice about forking to save, which we have no use for
         )
 
     def ready(self) -> bool:

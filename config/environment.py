@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from config import folders
 from config.folders import CannotStart
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +28,8 @@ def var() -> Path:
 
 
 def make(home: Path) -> dict[str, str]:
-    """A copy of ours with what is missing; `home` must exist."""
+    """A copy of ours with what is missing. Makes `home`."""
+    folders.make_home(home, folders.account())
     environ = dict(os.environ)
     if not environ.get("DATABASE_URL"):
         # They would quietly change where libpq goes, and are about some other server.

@@ -50,7 +50,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def manage(arguments: Sequence[str]) -> int:
     home = environment.var()
-    folders.make_home(home, folders.account())
     environ = environment.make(home)
     try:
         with embedded.held(home, f"./run {arguments[0]}"):

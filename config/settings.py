@@ -131,6 +131,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+# Groups with rights beyond reviewing (`approvals/rights.py`), and who reviews what nobody else may.
+OPERATORS, POLICY_EDITORS, AUDITORS, FALLBACK_REVIEWERS = "operators", "policy editors", "auditors", "reviewers"
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGIN_METHODS = {"email"}

@@ -164,8 +164,9 @@ class Supervisor:
             self._selector.unregister(pipe)
             pipe.close()
         *lines, child.rest = (child.rest + some).split(b"\n")
-        for line in lines:
-            self.say(child.spec.name, line.decode(errors="replace"))
+        for line in (line.decode(errors="replace") for line in lines):
+            if not child.spec.hush or child.spec.hush not in line:
+                self.say(child.spec.name, line)
 
     def _drain(self, child: Child) -> None:
         """What it still had to say. Its own children may hold the pipe open: that is no reason to wait."""

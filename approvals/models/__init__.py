@@ -3,6 +3,7 @@
 from approvals.models.decision import Decision, Permit
 from approvals.models.key import ApiKey
 from approvals.models.notification import Notification
+from approvals.models.policy import Policy, PolicyVersion, Rule
 from approvals.models.request import Request, Revision
 
-__all__ = ["ApiKey", "Decision", "Notification", "Permit", "Request", "Revision"]
+__all__ = ["ApiKey", "Decision", "Notification", "Permit", "Policy", "PolicyVersion", "Request", "Revision", "Rule"]

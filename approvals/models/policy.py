@@ -1,8 +1,8 @@
 """The rules as people edit them, and every version of the whole set that was ever in force.
 
-`Rule` rows are the working copy. `policies.publish` freezes all of them into one `PolicyVersion`, which is never
-changed again and is the only thing calls are judged by; `Policy` is the one row that says which version is
-current and carries the journal chain of the stream `policy:1`.
+`Rule` rows are the working copy. `policies.publish` freezes all of them into one `PolicyVersion`, which is
+never changed again and is the only thing calls are judged by; `Policy` is the one row that says which version
+is in force and carries the journal chain of the stream `policy:1`.
 """
 
 from django.contrib.auth.models import Group
@@ -53,7 +53,7 @@ class Rule(models.Model):
     order = models.IntegerField(default=100, help_text="Verdict rules: the first that matches decides.")
     name = models.CharField(max_length=100)
     tool = models.CharField(max_length=200, default="*", help_text="A tool's name; * and ? match anything.")
-    expression = models.TextField(default="true", help_text="CEL, at most 2,000 characters. Only true matches.")
+    expression = models.TextField(default="true", help_text="CEL, up to 2,000 characters; only true matches.")
     outcome = models.CharField(max_length=5, choices=Outcome.choices)
     enabled = models.BooleanField(default=True)
 

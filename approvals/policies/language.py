@@ -13,6 +13,7 @@ from typing import Literal, NoReturn
 
 import cel
 
+from approvals.exceptions import ApprovalsError
 from approvals.models.policy import MAX_EXPRESSION
 from approvals.policies import money
 
@@ -54,8 +55,11 @@ class Position:
         return f"line {self.line}, column {self.column}"
 
 
-class RuleRefused(Exception):
+class RuleRefused(ApprovalsError):
     """A rule that cannot be saved. `message` says why and what would be right, `position` where."""
+
+    code = "rule_refused"
+    status = 422
 
     def __init__(self, message: str, position: Position) -> None:
         super().__init__(f"{position}: {message}")

@@ -19,9 +19,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("check", verbosity=0)
         try:
-            call_command("migrate", interactive=False, verbosity=1, skip_checks=True)
+            call_command("migrate", interactive=False, verbosity=0, skip_checks=True)
         except OperationalError as error:
             raise CommandError(f"The database cannot be used: {error}") from error
+        self.stdout.write("The database is up to date")
         if settings.STATIC_ROOT:
             call_command("collectstatic", interactive=False, verbosity=0)
         if settings.DEMO and "demo" in get_commands():

@@ -9,6 +9,7 @@ from runs import sweeper
 
 class Command(BaseCommand):
     help = "Finds due work nobody rang for, every SWEEP_EVERY seconds, until it is told to end."
+    requires_system_checks: list[str] = []  # `prepare` said it all
 
     def handle(self, *args: Any, **options: Any) -> None:
         sweeper.loop()
