@@ -79,7 +79,8 @@ def main() -> None:
         text=True,
     )
     try:
-        assert worker.stdout and worker.stdout.readline()
+        assert worker.stdout
+        worker.stdout.readline()  # its one line: it is ready
         print(json.dumps(measure(options.rounds, options.pause)))
     finally:
         worker.terminate()

@@ -36,7 +36,7 @@ from runs import (
     values,
 )
 from runs.agents import Agent, RunContext
-from runs.exceptions import BadArguments, BadValue, Diverged, EpochLost, LostRace
+from runs.exceptions import BadArguments, BadValue, Diverged, EpochLost, LostRace, NotFound
 from runs.gate import Go, Held, Proposal, Settled
 from runs.invocation import Job, Known
 from runs.lease import lease
@@ -59,6 +59,8 @@ def drive(run_id: uuid.UUID) -> None:
     started = time.monotonic()
     fence = lifecycle.take(run_id, worker_name())
     if fence is None:
+        if not Run.objects.filter(pk=run_id).exists():
+            raise NotFound(f"no run {run_id}")
         return
     lease.hold(fence, started)
     try:

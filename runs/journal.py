@@ -71,7 +71,7 @@ def parameters(actor: Actor, verb: str, detail: dict[str, Any]) -> dict[str, Any
     }
 
 
-def write(row: models.Model, actor: Actor, verb: str, **detail: Any) -> int:
+def write(row: models.Model, actor: Actor, verb: str, /, **detail: Any) -> int:
     """Appends one entry to the stream of `row` (which has `stream`, `seq`, `head`); its sequence number.
 
     Call it inside the transaction of what it tells; it takes the row's lock if that is not held yet.

@@ -51,9 +51,7 @@ def length() -> int:
 
 def connect(*, answer_within: float, retry: Retry) -> Queue:
     """The queue, over a connection of its own with these manners; the worker's differ from a caller's."""
-    queue = django_rq.get_queue(
-        NAME, commit_mode="auto"
-    )  # `on_db_commit` would be a second on_commit
+    queue = django_rq.get_queue(NAME, commit_mode="auto")  # `on_db_commit` would be a second on_commit
     queue.connection.connection_pool.connection_kwargs["socket_timeout"] = answer_within  # and for connecting
     queue.connection.set_retry(retry)
     return queue

@@ -38,9 +38,7 @@ from rq.worker import WorkerStatus
 
 from runs import agents, queues, shutdown
 
-TTL = (
-    35  # seconds; RQ waits for a job 15 less, and lets the worker's key live 60 longer
-)
+TTL = 35  # seconds; RQ waits for a job 15 less, and lets the worker's key live 60 longer
 BEAT = 10  # seconds between heartbeats while a job runs
 ANSWER_WITHIN = 30.0  # seconds; more than the wait for a job
 RETRY_EVERY = 0.5  # seconds, while Valkey is away
@@ -77,6 +75,7 @@ class Horse:
     """The child that does the work: its pid, and the parent's end of the line to it."""
 
     def __init__(self) -> None:
+        self.ended: tuple[int, int, Any] | None = None
         connections.close_all()  # a socket that two processes hold is a socket that two processes read
         parent = os.getpid()
         self.line, far_end = Pipe()
@@ -85,31 +84,27 @@ class Horse:
             if self.pid == 0:
                 self.line.close()
                 _be_a_horse(parent, far_end)
-            with contextlib.suppress(
-                OSError
-            ):  # both do it: whoever signals the group first finds it
+            with contextlib.suppress(OSError):  # both do it: whoever signals the group first finds it
                 os.setpgid(self.pid, self.pid)
         far_end.close()
 
     def is_dead(self) -> bool:
-        try:
-            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
-        except ChildProcessError:
-            return True
+        if self.ended is None:
+            self._note(*os.wait4(self.pid, os.WNOHANG))
+        return self.ended is not None
 
     def bury(self) -> tuple[int, int, Any]:
-        """Waits for its end: pid, wait status, usage. Never status 0: to leave without an answer is to fail."""
+        """Ends it if it has not ended, with what it started. Pid, wait status (never 0), usage."""
         self.line.close()
-        try:
-            pid, status, usage = os.wait4(self.pid, 0)
-        except ChildProcessError:
-            return self.pid, signal.SIGKILL, None
-        return pid, status or os.EX_SOFTWARE << 8, usage
-
-    def put_down(self) -> None:
         if not self.is_dead():
             os.killpg(self.pid, signal.SIGKILL)
-        self.bury()
+            self._note(*os.wait4(self.pid, 0))
+        assert self.ended
+        return self.ended
+
+    def _note(self, pid: int, status: int, usage: Any) -> None:
+        if pid:  # to leave without an answer is to fail, whatever the exit status says
+            self.ended = pid, status or os.EX_SOFTWARE << 8, usage
 
 
 class Worker(rq.Worker):
@@ -159,23 +154,22 @@ class Worker(rq.Worker):
 
     def teardown(self) -> None:
         if self._horse:
-            self._horse.put_down()
+            self._horse.bury()
         with contextlib.suppress(redis.RedisError):
             super().teardown()  # type: ignore[no-untyped-call]
 
     def unsubscribe(self) -> None:
         """RQ stops its thread after waking it, and then waits a second for it."""
-        if self.pubsub and self.pubsub_thread:
-            self.pubsub_thread.stop()
-            self.pubsub.unsubscribe()
-            self.pubsub_thread.join(timeout=1)
+        thread: Any = self.pubsub_thread
+        if thread:
+            thread.stop()
+            thread.pubsub.unsubscribe()
+            thread.join(timeout=1)
 
     # -- taking a job -----------------------------------------------------------
 
-    def dequeue_job_and_maintain_ttl(
-        self, timeout: int | None, max_idle_time: int | None = None
-    ) -> Any:
-        """RQ's own beats its heart before and after; here only while nothing comes, so that a ring is quick."""
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        """RQ's own beats its heart before and after; here only while nothing comes: a ring is quick."""
         if self.get_state() != WorkerStatus.IDLE:
             self._state = WorkerStatus.IDLE
             self.heartbeat()
@@ -202,9 +196,7 @@ class Worker(rq.Worker):
         finally:
             self._waiting = False
 
-    def heartbeat(
-        self, timeout: int | None = None, pipeline: Pipeline | None = None
-    ) -> None:
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """In one round trip, and with everything a worker has in Valkey: it may have been emptied."""
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
@@ -256,9 +248,7 @@ class Worker(rq.Worker):
         return horse.pid, os.EX_OK, None
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        if (
-            self.horse_pid
-        ):  # RQ asks for the group of pid 0 otherwise, which is the worker's own
+        if self.horse_pid:  # RQ asks for the group of pid 0 otherwise, which is the worker's own
             super().kill_horse(sig)
 
     def _close_books(self, job: Job, queue: rq.Queue, execution: Execution) -> None:
@@ -270,17 +260,11 @@ class Worker(rq.Worker):
             except (InvalidJobOperation, NoSuchJobError, ValueError):  # what RQ says of an emptied Valkey
                 self.connection.delete(job.key)
             return
-        logger.warning(
-            "Job %s (%s) raised %s",
-            job.id,
-            job.func_name,
-            self._answer.splitlines()[-1],
-        )
+        last_line = self._answer.splitlines()[-1]
+        logger.warning("Job %s (%s) raised %s", job.id, job.func_name, last_line)
         job._status = JobStatus.FAILED
         self.handle_execution_ended(job, queue, BEAT)
-        self.handle_job_failure(
-            job, queue, exc_string=self._answer, execution=execution
-        )
+        self.handle_job_failure(job, queue, exc_string=self._answer, execution=execution)
 
     def _see_out(self) -> None:
         while self.horse_pid:
@@ -295,7 +279,7 @@ class Worker(rq.Worker):
     def _replace_horse(self) -> None:
         if self._horse is not None:
             logger.warning("The horse %s has died; there is a new one", self._horse.pid)
-            self._horse.put_down()
+            self._horse.bury()
         self._horse = Horse()
 
 
@@ -305,9 +289,7 @@ class Worker(rq.Worker):
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
     """A signal that comes while forking is for one of the two, and must not meet the other's handlers."""
-    before = signal.pthread_sigmask(
-        signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-    )
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
     try:
         yield
     finally:
@@ -334,20 +316,16 @@ def _die_with(parent: int) -> None:
 
 
 def _set_signals() -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole terminal; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGUSR1, lambda *_: shutdown.request())
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-    )
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1})
 
 
 def _serve(line: Connection) -> None:
     """One job after the other, until the parent closes the line or a job raises.
 
-    What a job did not expect may have left threads or timers behind: its traceback is the horse's last answer.
+    What a job did not expect may have left threads or timers behind, so its traceback is the last answer.
     """
     while True:
         try:

@@ -38,6 +38,7 @@ def _apart(worker: str) -> None:
 
     for name, value in CLOCKS.items():
         setattr(settings, name, value)
+    settings.HISTORY_REFUSES_TRUNCATE = False  # transactional tests empty the tables
     if worker:
         address, _, _ = settings.REDIS_URL.partition("?")
         number = int(worker.removeprefix("gw")) + 1

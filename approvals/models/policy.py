@@ -38,7 +38,7 @@ TIER_OUTCOMES = ("R0", "R1", "R2", "R3")
 VERDICT_OUTCOMES = ("allow", "hold", "deny")
 
 
-def _seconds(default: int, longest: int, least: int, text: str) -> models.PositiveIntegerField[int, int]:
+def _seconds(default: int, longest: int, least: int, text: str) -> "models.PositiveIntegerField[int, int]":
     limits = [MinValueValidator(least), MaxValueValidator(longest)]
     return models.PositiveIntegerField(default=default, validators=limits, help_text=text)
 

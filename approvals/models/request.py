@@ -59,6 +59,7 @@ class Request(models.Model):
     opened_at = models.DateTimeField(db_default=Now())
     decide_by = models.DateTimeField(null=True, blank=True)
     decided_at = models.DateTimeField(null=True, blank=True)
+    takes_effect_at = models.DateTimeField(null=True, blank=True, help_text="End of the undo window.")
     closed_at = models.DateTimeField(null=True, blank=True)
     closed_why = models.CharField(max_length=500, blank=True)
     look_wanted_at = models.DateTimeField(null=True, blank=True)
@@ -87,6 +88,9 @@ class Request(models.Model):
                 name="request_looks_wanted",
                 fields=["look_wanted_at"],
                 condition=Q(look_wanted_at__isnull=False),
+            ),
+            models.Index(
+                name="request_taking_effect", fields=["takes_effect_at"], condition=Q(state="decided")
             ),
             models.Index(name="request_by_run", fields=["run", "state"]),
             models.Index(name="request_newest_first", fields=["-opened_at", "-ref"]),

@@ -114,33 +114,36 @@ class Scope:
         }
         return cel.Context(variables, functions)
 
-    def _problem(self, text: str) -> Any:
-        """Notes it; what it returns is CEL's null."""
+    def _problem(self, text: str) -> None:
         self._problems.append(text)
-        return None
 
     def _money(self, *values: object) -> timedelta | None:
         amount, problem = money.read(values[0]) if len(values) == 1 else (None, "money() takes one amount")
-        return self._problem(problem) if amount is None else amount
+        if amount is None:
+            self._problem(problem)
+        return amount
 
     def _count(self, *values: object) -> int | None:
         match values:
             case (str(tool), str(window)) if seconds := _seconds(window):
                 used: int | None = self._used(lambda usage: usage.count(tool, seconds))
                 return used
-        return self._problem('use.count() takes a tool and a window, like "24h"')
+        self._problem('use.count() takes a tool and a window, like "24h"')
+        return None
 
     def _sum(self, *values: object) -> timedelta | None:
         match values:
             case (str(tool), str(field), str(window)) if seconds := _seconds(window):
                 used: str | None = self._used(lambda usage: usage.sum(tool, field, seconds))
                 return None if used is None else self._money(used)
-        return self._problem('use.sum() takes a tool, an argument and a window, like "24h"')
+        self._problem('use.sum() takes a tool, an argument and a window, like "24h"')
+        return None
 
     def _used(self, look: Callable[[Usage], Any]) -> Any:
         """The problem is noted first and taken back after, so that it stands if the look raises."""
         if self._call.usage is None:
-            return self._problem("what was used before cannot be looked at here")
+            self._problem("what was used before cannot be looked at here")
+            return None
         self._problem("what was used before could not be looked at")
         found = look(self._call.usage)
         self._problems.pop()

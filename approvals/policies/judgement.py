@@ -43,7 +43,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """One rule of a version. `compiled` is None when this program does not understand it; `broken` says why."""
+    """One rule of a version. `compiled` is None when it is not understood (any more); `broken` says why."""
 
     name: str
     tool: str
@@ -202,7 +202,7 @@ def _together(holding: list[_Answer], why: str, tier: Tier, number: int) -> Judg
 
 
 def _careful(judgement: Judgement, call: CallFacts, doubt: _Answer | None) -> Judgement:
-    """Where something is unknown, allow becomes hold. What is held is at least R1, undescribed at least R3."""
+    """Where something is unknown, allow becomes hold. Held is at least R1, and undescribed at least R3."""
     if doubt and judgement.verdict != "deny":
         judgement = replace(judgement, why=doubt.problem)
         if judgement.verdict == "allow":

@@ -149,10 +149,13 @@ def _syntax(message: str) -> RuleRefused:
     if not found:
         return RuleRefused("this is not an expression", Position(1, 1))
     text = found[3].removeprefix("Syntax error: ").split(" expecting ")[0]
+    word = re.fullmatch(r"(?:mismatched input|extraneous input|token recognition error at:) (.+)", text)
     if "<EOF>" in text:
-        text = "something is missing at the end" if "mismatched" in text else "the expression should end here"
+        text = "something is missing at the end"
     elif "Recursion limit" in text:
         text = "this is nested too deeply"
+    elif word:
+        text = f"{word[1]} is not expected here"
     return RuleRefused(text, Position(int(found[1]), int(found[2])))
 
 
@@ -225,7 +228,7 @@ class _Reader:
             return
         name = self.tokens[index + 1]
         if name.text in (*NAMES, *FIELDS, "tier") or name.text.startswith("_"):
-            self._refuse(name, f"{name.text} has a meaning already; give the element another name")
+            self._refuse(name, f"{name.text} cannot be the element's name; take another")
         self.bound.add(name.text)
         self.open.append(name.text)
 
@@ -282,7 +285,7 @@ class _Reader:
             self._amount(self.tokens[index + 2])
 
     def _amount(self, token: Token) -> None:
-        if token.kind == "number":
+        if token.kind == "number" and "." in token.text:
             self._refuse(token, f'write the amount in quotes: money("{token.text}")')
         if token.kind == "string" and (problem := money.read(cel.evaluate(token.text))[1]):
             self._refuse(token, problem)

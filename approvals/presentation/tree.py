@@ -55,8 +55,9 @@ class Node:
         return self.children[-ENDS:]
 
     @property
-    def between(self) -> int:
-        return self.count - 2 * ENDS
+    def between_note(self) -> str:
+        """What the two ends leave out."""
+        return f"{self.count - 2 * ENDS:,} more in between"
 
 
 class Literal(str):

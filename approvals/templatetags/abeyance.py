@@ -172,6 +172,8 @@ def span(seconds: float | None) -> str:
 
 def _relative(moment: datetime, now: datetime) -> str:
     ahead = moment - now
+    if abs(ahead) < timedelta(seconds=5):
+        return "just now"
     return f"in {in_words(ahead)}" if ahead > timedelta(0) else f"{in_words(-ahead)} ago"
 
 

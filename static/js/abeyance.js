@@ -122,14 +122,22 @@
 
   const buttonsOf = (form) => [...form.elements].filter((element) => element.type === "submit");
 
+  // Forms that decide the same thing are locked together: approve and reject are one question.
+  const together = (form) => (form.dataset.decides ? all("form[data-decides]") : [form]);
+
   function lock(form) {
-    form.dataset.locked = "1";
-    buttonsOf(form).forEach((button) => button.setAttribute("aria-disabled", "true"));
+    together(form).forEach((one) => { one.dataset.locked = "1"; });
+    // Its button is read after this event, so it is marked a moment later.
+    setTimeout(() => together(form).forEach((one) => {
+      if (one.dataset.locked) buttonsOf(one).forEach((button) => button.setAttribute("aria-disabled", "true"));
+    }), 0);
   }
 
   function unlock(form) {
-    delete form.dataset.locked;
-    buttonsOf(form).forEach((button) => button.removeAttribute("aria-disabled"));
+    together(form).forEach((one) => {
+      delete one.dataset.locked;
+      buttonsOf(one).forEach((button) => button.removeAttribute("aria-disabled"));
+    });
   }
 
   const unlockAll = () => all("form[data-locked]").forEach(unlock);
@@ -251,8 +259,7 @@
     const form = event.target;
     if (!form.matches("form[data-lock]")) return;
     if (form.dataset.locked) { event.preventDefault(); event.stopImmediatePropagation(); return; }
-    // After the submission has read its button.
-    setTimeout(() => lock(form), 0);
+    lock(form);
   }, true);
 
   window.addEventListener("pageshow", unlockAll);

@@ -48,9 +48,7 @@ class Valkey:
             "--appendonly",
             "no",
         ]
-        self.process = subprocess.Popen(
-            [binary, *options], stdout=subprocess.DEVNULL, cwd=self.socket.parent
-        )
+        self.process = subprocess.Popen([binary, *options], stdout=subprocess.DEVNULL, cwd=self.socket.parent)
         until(self.answers)
 
     def answers(self) -> bool:
@@ -72,18 +70,14 @@ class Valkey:
 
 @pytest.fixture(scope="module")
 def running_valkey() -> Iterator[Valkey]:
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # not tmp_path: the name of a socket has room for 107 bytes
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path: the name of a socket has room for 107 bytes
         server = Valkey(Path(folder))
         yield server
         server.kill()
 
 
 @pytest.fixture
-def valkey(
-    running_valkey: Valkey, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Valkey]:
+def valkey(running_valkey: Valkey, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Valkey]:
     """Empty, and the queue of this process is on it."""
     if not running_valkey.answers():
         running_valkey.start()

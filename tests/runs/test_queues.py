@@ -38,9 +38,9 @@ def test_ring_waits_for_the_commit(valkey: Valkey) -> None:
 
 
 def test_ring_is_forgotten_with_a_rollback(valkey: Valkey) -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with transaction.atomic():
         queues.ring(RUN)
-        _ = 1 / 0
+        transaction.set_rollback(True)
     assert queues.length() == 0
 
 
@@ -70,9 +70,7 @@ def test_ring_while_valkey_is_away_is_a_line_in_the_log(
     assert queues.length() == -1
 
 
-def test_ring_reaches_a_valkey_that_was_restarted(
-    valkey: Valkey, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ring_reaches_a_valkey_that_was_restarted(valkey: Valkey, caplog: pytest.LogCaptureFixture) -> None:
     queues.ring(RUN)
     valkey.kill()
     valkey.start()

@@ -17,15 +17,13 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--burst", action="store_true", help="stop when the queue is empty"
-        )
+        parser.add_argument("--burst", action="store_true", help="stop when the queue is empty")
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Replay needs sets and hashes that iterate alike in every worker, which only a new process can have."""
+        """Replay needs sets that iterate alike in every worker; only a new process can have that."""
         if os.environ.get("PYTHONHASHSEED") != "0":
             os.environ["PYTHONHASHSEED"] = "0"
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the same command once more
         super().run_from_argv(argv)
 
     def handle(self, *args: Any, burst: bool, **options: Any) -> None:

@@ -1,0 +1,27 @@
+"""Whether an answer fits the form of its question: JSON Schema, by the `jsonschema` library."""
+
+from typing import Any
+
+from jsonschema import Draft202012Validator, FormatChecker
+
+from runs import values
+from runs.exceptions import BadValue
+
+
+def misfits(schema: dict[str, Any], answer: Any) -> dict[str, str]:
+    """What is wrong with an answer, by top-level field ('' for the whole); empty when it fits."""
+    try:
+        values.check(answer)
+    except BadValue as error:
+        return {error.path.lstrip("/").split("/")[0]: error.message}
+    validator = Draft202012Validator(schema, format_checker=FormatChecker())
+    return {_field(error): error.message for error in validator.iter_errors(answer)}
+
+
+def _field(error: Any) -> str:
+    """The field an error belongs to; a missing one is told by its name."""
+    if error.path:
+        return str(error.path[0])
+    if error.validator == "required":
+        return str(next((name for name in error.validator_value if name not in error.instance), ""))
+    return ""

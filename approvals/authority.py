@@ -1,0 +1,140 @@
+"""What `runs` is told when it asks: policy's verdict on a call, and the permit for one.
+
+Registered with the gate. `judge` never raises: what goes wrong is a hold that says so. `consume` runs inside
+the gate's transaction, under the run's lock, and uses a permit up or refuses it.
+"""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import structlog
+
+from approvals import policies, requests
+from approvals.models import Permit, Request, Revision
+from approvals.policies import CallFacts, Judgement, Reviewers
+from approvals.states import RequestState, Verb
+from runs import clock, gate, journal, tools, values
+from runs.actors import SYSTEM
+from runs.clock import Now
+from runs.exceptions import PermitRefused
+from runs.gate import Proposal, Verdict
+from runs.models import Run, Step
+from runs.tools.builtin import ASK
+
+log = structlog.get_logger(__name__)
+
+#: How long a question waits and an approval may be used where no rule says otherwise. Seconds.
+DECIDE_WITHIN = 72 * 3600
+CONSUME_WITHIN = 24 * 3600
+
+
+class Authority:
+    """The one authority of an installation."""
+
+    def judge(self, proposal: Proposal) -> Verdict:
+        try:
+            judgement = policies.judge(policies.current(), call_facts(proposal))
+        except Exception as error:
+            log.exception("policy_failed", run=str(proposal.run), tool=proposal.call.tool.name)
+            judgement = _failed_closed(error)
+        return Verdict(
+            judgement.verdict, judgement.rule, judgement.why, expires_in=judgement.decide_within, terms=judgement
+        )
+
+    def permit(self, step: Step) -> gate.Permit | None:
+        found = Permit.objects.in_force().filter(request__step=step).select_related("revision", "request").first()
+        return _told(found) if found else None
+
+    def consume(self, run: Run, step: Step, permit: gate.Permit, verdict: Verdict) -> None:
+        request = Request.objects.select_for_update().get(step=step)
+        found = Permit.objects.in_force().filter(pk=permit.ref).select_related("revision").first()
+        if found is None:
+            raise PermitRefused("void", "the approval was voided")
+        _refuse_lapsed(found)
+        _refuse_changed(request, found.revision, permit)
+        _refuse_stricter(found.revision, verdict)
+        Permit.objects.filter(pk=found.pk).update(consumed_at=Now())
+        Request.objects.filter(pk=request.pk).update(state=RequestState.CONSUMED, closed_at=Now())
+        journal.write(request, SYSTEM, "consumed", revision=found.revision.number, digest=permit.digest)
+
+
+def call_facts(proposal: Proposal) -> CallFacts:
+    """A proposal as rules see it."""
+    tool = proposal.call.tool
+    return CallFacts(
+        agent_name=proposal.agent,
+        agent_version=proposal.agent_version,
+        tool_name=tool.name,
+        tool_effect=tool.properties.effect,
+        tool_has_consequence=bool(tool.properties.consequence) or tool is ASK,
+        tool_known=tools.get(tool.name) is tool,
+        args=json.loads(proposal.arguments),
+        labels=proposal.labels,
+        submitter=proposal.submitter,
+        on_behalf_of=proposal.on_behalf_of,
+    )
+
+
+def _failed_closed(error: Exception) -> Judgement:
+    why = f"Policy could not be asked: {type(error).__name__}."
+    return Judgement("hold", "R3", "default", why, 0, None, 1, DECIDE_WITHIN, CONSUME_WITHIN, 0)
+
+
+def _told(permit: Permit) -> gate.Permit:
+    revision = permit.revision
+    return gate.Permit(
+        ref=str(permit.pk),
+        arguments=revision.arguments,
+        edited=revision.edited,
+        digest=revision.arguments_digest,
+        facts=revision.fact_values(),
+        decision=_decision(permit.request, revision),
+    )
+
+
+def _decision(request: Request, revision: Revision) -> dict[str, str]:
+    """What the agent and the record are told: who approved, and whether they edited."""
+    made = request.decisions.filter(revision=revision, verb=Verb.APPROVE).order_by("made_at").last()
+    verb = "edit" if revision.edited else "approve"
+    by = revision.author_name if revision.edited else (made.person_name if made else "")
+    return {"verb": verb, "by": by, "note": revision.note or (made.reason if made else "")}
+
+
+def _refuse_lapsed(permit: Permit) -> None:
+    if permit.consume_by is not None and permit.consume_by <= clock.now():
+        raise PermitRefused("lapsed", "the approval was not used in time")
+
+
+def _refuse_changed(request: Request, revision: Revision, permit: gate.Permit) -> None:
+    """What was approved is what runs: the stored bytes must still be those every approver saw."""
+    stored = values.digest(revision.arguments)
+    decided = request.decisions.filter(revision=revision, verb=Verb.APPROVE).values_list("digest", flat=True)
+    digest = requests.view_digest(request, revision)
+    if stored != permit.digest or not decided or any(each != digest for each in decided):
+        raise PermitRefused("changed", "the arguments changed since the approval")
+
+
+def _refuse_stricter(revision: Revision, verdict: Verdict) -> None:
+    """A policy that got stricter after the approval asks again; one that got looser changes nothing."""
+    approved, now = Judgement.from_json(revision.judgement), verdict.terms
+    if now.verdict == "hold" and policies.stricter(approved, now) != approved and asks_more(approved, now):
+        raise PermitRefused("policy", "policy asks for more than was approved")
+
+
+def asks_more(approved: Judgement, now: Judgement) -> bool:
+    """Whether `now` needs a higher tier, more people or other reviewers. Shorter clocks alone void nothing."""
+    higher = policies.TIERS.index(now.tier) > policies.TIERS.index(approved.tier)
+    return higher or now.quorum > approved.quorum or other_reviewers(approved, now)
+
+
+def other_reviewers(approved: Judgement, now: Judgement) -> bool:
+    return _group_id(approved.reviewers) != _group_id(now.reviewers)
+
+
+def _group_id(reviewers: Reviewers | None) -> int | None:
+    return reviewers.id if reviewers else None
+
+
+def consume_by(judgement: dict[str, Any]) -> timedelta:
+    return timedelta(seconds=judgement.get("consume_within") or CONSUME_WITHIN)

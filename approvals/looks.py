@@ -1,0 +1,151 @@
+"""Looking at a request's facts again, and what the last look says against what stands.
+
+A page never looks: it asks for a look (a column, and a ring), a worker looks, and the page shows what is
+stored. Equal values void nothing; a changed one makes a new revision and says what changed; one that could not be
+read blocks approving and voids nothing.
+"""
+
+import json
+import uuid
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from approvals import requests
+from approvals.exceptions import Stale
+from approvals.models import Request, Revision
+from approvals.policies import Judgement
+from approvals.presentation import shown
+from approvals.states import PENDING
+from runs import facts, lifecycle, queues
+from runs.clock import Now
+from runs.facts import Reading
+from runs.models import FactReading
+from runs.models.fact import Moment
+
+#: A wanted look that nobody made is rung for again after this long.
+AGAIN_AFTER = timedelta(seconds=10)
+
+
+def want(request: Request) -> None:
+    """Asks a worker to look. Asking again while one is wanted changes nothing but rings once more."""
+    Request.objects.filter(pk=request.pk, look_wanted_at__isnull=True).update(look_wanted_at=Now())
+    queues.enqueue("approvals.jobs.look", str(request.pk))
+
+
+def look(request_id: uuid.UUID) -> bool:
+    """In a worker: looks at every fact of a pending request. False: it is not pending, or has none."""
+    request = Request.objects.select_related("run", "step").filter(pk=request_id, state__in=PENDING).first()
+    if request is None:
+        Request.objects.filter(pk=request_id).update(look_wanted_at=None)
+        return False
+    revision = request.revision
+    tool = shown.known(revision.tool, revision.tool_version)
+    if tool is None or not tool.properties.facts:
+        Request.objects.filter(pk=request_id).update(look_wanted_at=None)
+        return False
+    readings = facts.look(tool, tool.signature.read(revision.arguments))
+    changed = facts.changes(tool, revision.fact_values(), readings)
+    return _keep(request, revision.number, readings, [c for c in changed if c.now is not None])
+
+
+def _keep(request: Request, number: int, readings: list[Reading], changed: list[facts.Change]) -> bool:
+    """Stores a look; what changed (and could be read) makes the next revision."""
+    with transaction.atomic():
+        run = lifecycle.lock(request.run_id)
+        standing = Request.objects.select_for_update(of=("self",)).get(pk=request.pk)
+        Request.objects.filter(pk=request.pk).update(look_wanted_at=None)
+        if standing.state not in PENDING or standing.number != number:
+            return False
+        facts.keep(standing.step, readings, Moment.REQUEST)
+        Request.objects.filter(pk=request.pk).update(looked_at=Now())
+        if changed:
+            _revise(standing, run, readings, changed)
+    return True
+
+
+def _revise(request: Request, run: Any, readings: list[Reading], changed: list[facts.Change]) -> None:
+    request.refresh_from_db()
+    request.run = run
+    before = request.revision
+    was = {fact["name"]: fact for fact in before.facts}
+    told = [requests.as_fact(r) if r.value is not None else was.get(r.name, requests.as_fact(r)) for r in readings]
+    requests.revise(
+        request,
+        arguments=before.arguments,
+        facts=told,
+        judgement=Judgement.from_json(before.judgement),
+        reason="drift",
+        changes=[requests.as_change(c) for c in changed],
+        author=(before.author_id, before.author_name),
+        note=before.note,
+    )
+
+
+# -- What the last look says -----------------------------------------------------------
+
+
+def last(request: Request) -> list[FactReading]:
+    """The readings of the newest look."""
+    newest = FactReading.objects.filter(step_id=request.step_id).order_by("-id").first()
+    return list(FactReading.objects.filter(look=newest.look)) if newest else []
+
+
+def require_fresh(request: Request, revision: Revision, at: datetime) -> None:
+    """Raises Stale(checking) and asks for a look when a fact is older than its `fresh_for`, or was unreadable."""
+    old = [r for r in last(request) if (at - r.read_at).total_seconds() > r.fresh_for]
+    if old:
+        raise Stale(f"{old[0].name} was looked at too long ago to decide on.", checking=True)
+
+
+def too_old(request: Request, at: datetime) -> bool:
+    return any((at - r.read_at).total_seconds() > r.fresh_for for r in last(request))
+
+
+def moved(request: Request, revision: Revision) -> list[dict[str, Any]]:
+    """The facts that are not what they were when the call was first proposed, or cannot be read now.
+
+    Each: name, title, kind, then, now (canonical JSON or None).
+    """
+    first = {fact["name"]: fact for fact in request.revisions.get(number=1).facts}
+    return [
+        {**told, "then": first[told["name"]]["value"], "now": told["value"]}
+        for told in current(request, revision)
+        if told["name"] in first and told["kind"] != "info" and differs(told, first[told["name"]], revision)
+    ]
+
+
+def current(request: Request, revision: Revision) -> list[dict[str, Any]]:
+    """The standing revision's facts, with those the newest look could not read marked as unreadable."""
+    newest = {r.name: r for r in last(request)}
+    return [
+        {**fact, "value": None, "problem": newest[fact["name"]].problem}
+        if fact["name"] in newest and newest[fact["name"]].value is None
+        else fact
+        for fact in revision.facts
+    ]
+
+
+def differs(told: dict[str, Any], first: dict[str, Any], revision: Revision) -> bool:
+    if told["value"] is None:
+        return True
+    tool = shown.known(revision.tool, revision.tool_version)
+    tolerances = {f.name: f.tolerance for f in tool.properties.facts} if tool else {}
+    return not facts.equal(first["value"], told["value"], tolerances.get(told["name"], 0.0))
+
+
+def sentence(moved_fact: dict[str, Any]) -> str:
+    """One changed fact in words."""
+    title = moved_fact.get("title") or moved_fact["name"]
+    if moved_fact["now"] is None:
+        return f"{title} could not be checked"
+    return f"{title} was {plain(moved_fact['then'])} and is {plain(moved_fact['now'])} now"
+
+
+def plain(value: str | None) -> str:
+    """A canonical value as a person would say it."""
+    if value is None:
+        return "not known"
+    parsed = json.loads(value)
+    return parsed if isinstance(parsed, str) else value

@@ -1,0 +1,63 @@
+"""Hears the signals of `runs` inside their transactions, and registers what `approvals` adds: the authority
+the gate asks, the callers its doors know, and verbs for the sweeper."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from approvals import authority, decisions, looks, notifications, requests, rights
+from approvals.models import Notification, Request
+from approvals.states import RequestState
+from runs import callers, gate, queues, signals, sweeper
+from runs.actors import Actor
+from runs.gate import Asked
+from runs.models import Hold, Run, Step
+
+AT_ONCE = 200
+
+
+def connect() -> None:
+    """Called once, when the app is ready."""
+    gate.register(authority.Authority())
+    callers.register(rights.identify)
+    signals.hold_placed.connect(on_hold_placed, dispatch_uid="approvals")
+    signals.hold_released.connect(on_hold_released, dispatch_uid="approvals")
+    signals.run_ended.connect(on_run_ended, dispatch_uid="approvals")
+    sweeper.register("take_effect", _taking_effect, decisions.take_effect)
+    sweeper.register("look", _looks_wanted, _ring_for_look)
+    sweeper.register("mail", _mails_due, notifications.send)
+
+
+def on_hold_placed(
+    sender: Any, *, run: Run, hold: Hold, step: Step | None, context: object, **kwargs: Any
+) -> None:
+    if isinstance(context, Asked) and step is not None:
+        requests.open_or_reopen(run, hold, step, context)
+
+
+def on_hold_released(sender: Any, *, run: Run, hold: Hold, **kwargs: Any) -> None:
+    if hold.resolution == "expired":
+        requests.expire(hold)
+
+
+def on_run_ended(sender: Any, *, run: Run, actor: Actor, why: str, **kwargs: Any) -> None:
+    requests.cancel_all(run, actor, why)
+
+
+def _taking_effect(now: datetime) -> Iterable[Any]:
+    due = Request.objects.filter(state=RequestState.DECIDED, takes_effect_at__lte=now)
+    return due.values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _looks_wanted(now: datetime) -> Iterable[Any]:
+    due = Request.objects.looks_wanted().filter(look_wanted_at__lt=now - looks.AGAIN_AFTER)
+    return due.values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _ring_for_look(request_id: Any) -> bool:
+    queues.enqueue("approvals.jobs.look", str(request_id))
+    return True
+
+
+def _mails_due(now: datetime) -> Iterable[Any]:
+    return Notification.objects.due(now).values_list("pk", flat=True)[:AT_ONCE]

@@ -1,0 +1,199 @@
+"""Requests: opened with a hold, revised when what would run or what it hangs on changes, closed once.
+
+Everything here runs inside the transaction of what it hears of, with the run's row locked. A new revision
+voids the permit and the decisions before it: they were about something else.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.models import Group
+
+from approvals import notifications
+from approvals.models import Permit, Request, Revision
+from approvals.policies import Judgement
+from approvals.presentation import digests
+from approvals.states import PENDING, STANDING, RequestKind, RequestState
+from runs import journal, values
+from runs.actors import SYSTEM, Actor
+from runs.clock import Now, now
+from runs.facts import Change, Reading
+from runs.gate import Asked
+from runs.models import Hold, Run, Step
+from runs.states import Cause
+
+
+def open_or_reopen(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
+    """What a new approval or question hold brings: a request, or the next revision of the one there is."""
+    before = Request.objects.select_for_update().filter(step=step).first()
+    return _reopen(before, hold, asked) if before else _open(run, hold, step, asked)
+
+
+def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
+    judgement: Judgement = asked.verdict.terms
+    request = Request.objects.create(
+        run=run,
+        step=step,
+        hold=hold,
+        kind=RequestKind.QUESTION if hold.cause == Cause.QUESTION else RequestKind.APPROVAL,
+        tier=judgement.tier,
+        group=_group(judgement),
+        quorum=judgement.quorum,
+        decide_by=hold.expires_at,
+        looked_at=now() if asked.readings else None,
+    )
+    revision = _revision(request, asked.proposal.arguments, [as_fact(r) for r in asked.readings], judgement)
+    journal.write(request, SYSTEM, "opened", revision=1, digest=revision.digest, run=str(run.pk), step=step.index)
+    notifications.announce(request, "opened")
+    return request
+
+
+def _reopen(request: Request, hold: Hold, asked: Asked) -> Request:
+    """The call came back to the gate and may not go: the facts drifted, the permit lapsed, policy is stricter."""
+    judgement: Judgement = asked.verdict.terms
+    Request.objects.filter(pk=request.pk).update(hold=hold, decide_by=hold.expires_at, looked_at=Now())
+    request.refresh_from_db()
+    readings = [as_fact(r) for r in asked.readings]
+    standing = request.revision
+    revise(
+        request,
+        arguments=standing.arguments,
+        facts=readings or standing.facts,
+        judgement=judgement,
+        reason=asked.reason or "again",
+        changes=[as_change(c) for c in asked.changes],
+        author=(standing.author_id, standing.author_name),
+    )
+    return request
+
+
+def revise(
+    request: Request,
+    *,
+    arguments: str,
+    facts: list[dict[str, Any]],
+    judgement: Judgement,
+    reason: str,
+    changes: Sequence[dict[str, Any]] = (),
+    author: tuple[str, str] = ("", ""),
+    note: str = "",
+    actor: Actor = SYSTEM,
+    announce: bool = True,
+) -> Revision:
+    """The next revision of a locked request: open again, nothing decided. Voids a permit in force."""
+    void_permits(request, reason)
+    Request.objects.filter(pk=request.pk).update(
+        state=RequestState.OPEN,
+        number=request.number + 1,
+        tier=judgement.tier,
+        group=_group(judgement),
+        quorum=judgement.quorum,
+        decided_at=None,
+        closed_at=None,
+    )
+    request.refresh_from_db()
+    revision = _revision(
+        request, arguments, facts, judgement, reason=reason, changes=list(changes), author=author, note=note
+    )
+    told = {"revision": request.number, "digest": revision.digest, "reason": reason, "changes": list(changes)}
+    journal.write(request, actor, "revised", **told)
+    if announce:
+        notifications.announce(request, "changed")
+    return revision
+
+
+def void_permits(request: Request, why: str) -> None:
+    for permit in Permit.objects.in_force().filter(request=request):
+        Permit.objects.filter(pk=permit.pk).update(voided_at=Now(), void_why=why[:200])
+        journal.write(request, SYSTEM, "permit_voided", why=why, revision=permit.revision.number)
+
+
+def _revision(
+    request: Request,
+    arguments: str,
+    facts: list[dict[str, Any]],
+    judgement: Judgement,
+    *,
+    reason: str = "",
+    changes: list[dict[str, Any]] | None = None,
+    author: tuple[str, str] = ("", ""),
+    note: str = "",
+) -> Revision:
+    told = judgement.as_json()
+    step = request.step
+    revision = Revision(
+        request=request,
+        number=request.number,
+        tool=step.tool,
+        tool_version=step.tool_version,
+        arguments=arguments,
+        arguments_digest=values.digest(arguments),
+        facts=facts,
+        changes=changes or [],
+        judgement=told,
+        policy_version=judgement.policy_version,
+        reason=reason,
+        author_id=author[0],
+        author_name=author[1],
+        note=note,
+    )
+    revision.digest = view_digest(request, revision)
+    revision.save(force_insert=True)
+    return revision
+
+
+def view_digest(request: Request, revision: Revision) -> str:
+    """The digest of what a page shows of this revision, computed from what is stored."""
+    return digests.view(
+        ref=request.ref,
+        number=revision.number,
+        tool=revision.tool,
+        tool_version=revision.tool_version,
+        arguments_digest=values.digest(revision.arguments),
+        facts=revision.facts,
+        judgement=revision.judgement,
+        principal=request.run.on_behalf_of,
+        agent=f"{request.run.agent}@{request.run.agent_version}",
+    )
+
+
+def _group(judgement: Judgement) -> Group | None:
+    if judgement.reviewers is None:
+        return None
+    return Group.objects.filter(pk=judgement.reviewers.id).first()
+
+
+def as_fact(reading: Reading) -> dict[str, Any]:
+    """A reading as a revision keeps it."""
+    return {**dataclasses.asdict(reading), "read_at": now().isoformat()}
+
+
+def as_change(change: Change) -> dict[str, Any]:
+    return dataclasses.asdict(change)
+
+
+# -- Closing -----------------------------------------------------------------------
+
+
+def close(request: Request, state: RequestState, *, why: str, actor: Actor = SYSTEM) -> bool:
+    """Ends a request that is pending or standing; False: it has ended before. Its run's row is locked."""
+    moved = Request.objects.filter(pk=request.pk, state__in=PENDING | STANDING).update(
+        state=state, closed_at=Now(), closed_why=why[:500]
+    )
+    if moved:
+        void_permits(request, str(state))
+        journal.write(request, actor, str(state), why=why)
+    return bool(moved)
+
+
+def expire(hold: Hold) -> None:
+    """The request's time was up; its hold has been released."""
+    for request in Request.objects.filter(hold=hold, state__in=PENDING):
+        close(request, RequestState.EXPIRED, why="nobody decided in time")
+
+
+def cancel_all(run: Run, actor: Actor, why: str) -> None:
+    """The run has ended: nothing of it can be decided any more."""
+    for request in Request.objects.filter(run=run, state__in=PENDING | STANDING):
+        close(request, RequestState.CANCELLED, why=why or f"the run is {run.status}", actor=actor)
