@@ -27,7 +27,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
-class AccountAdapter(DefaultAccountAdapter):
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
     """`ACCOUNT_ADAPTER`."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -50,7 +50,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return f"{settings.BASE_URL}{path}"
 
 
-class MfaAdapter(DefaultMFAAdapter):
+class MfaAdapter(DefaultMFAAdapter):  # type: ignore[misc]
     """`MFA_ADAPTER`: secrets of second factors are kept sealed with a key made from `SECRET_KEY`."""
 
     def encrypt(self, text: str) -> str:
@@ -103,4 +103,3 @@ def _new_user(email: str, name: str) -> User:
 def _is_taken(email: str) -> bool:
     by_address = EmailAddress.objects.filter(email__iexact=email).exists()
     return by_address or User.objects.filter(email__iexact=email).exists()
-

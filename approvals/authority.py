@@ -118,14 +118,15 @@ def _refuse_changed(request: Request, revision: Revision, permit: gate.Permit) -
 def _refuse_stricter(revision: Revision, verdict: Verdict) -> None:
     """A policy that got stricter after the approval asks again; one that got looser changes nothing."""
     approved, now = Judgement.from_json(revision.judgement), verdict.terms
-    if now.verdict == "hold" and policies.stricter(approved, now) != approved and asks_more(approved, now):
+    if now.verdict == "hold" and asks_more(approved, now):
         raise PermitRefused("policy", "policy asks for more than was approved")
 
 
 def asks_more(approved: Judgement, now: Judgement) -> bool:
-    """Whether `now` needs a higher tier, more people or other reviewers. Shorter clocks alone void nothing."""
+    """Whether `now` needs a higher tier or more people. Shorter clocks alone void nothing, and who edits a
+    policy cannot hand what was approved to other reviewers."""
     higher = policies.TIERS.index(now.tier) > policies.TIERS.index(approved.tier)
-    return higher or now.quorum > approved.quorum or other_reviewers(approved, now)
+    return higher or now.quorum > approved.quorum
 
 
 def other_reviewers(approved: Judgement, now: Judgement) -> bool:

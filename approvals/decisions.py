@@ -5,6 +5,7 @@ releases the hold: at once where the undo window is 0, else from the sweeper, wi
 Every refused attempt is journalled too.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -261,11 +262,13 @@ def check_edit(request: Request, revision: Revision, arguments: str) -> tuple[st
 
 
 def _at_least(stood: Judgement, judged: Judgement) -> Judgement:
-    """An edit never lowers anything. Where the edited call needs other reviewers or more, they decide."""
-    if judged.verdict == "hold" and authority.asks_more(stood, judged):
-        stricter = policies.stricter(judged, stood)
-        return stricter if not authority.other_reviewers(stricter, judged) else judged
-    return stood
+    """An edit never lowers anything; where policy names other reviewers for the edited call, they decide."""
+    if judged.verdict != "hold":
+        return stood
+    merged = policies.stricter(stood, judged)
+    if not authority.other_reviewers(stood, judged):
+        return merged
+    return dataclasses.replace(merged, reviewers=judged.reviewers, rule=judged.rule, why=judged.why)
 
 
 def proposal(request: Request, call: Call[Any]) -> Proposal:

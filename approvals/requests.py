@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
-from approvals import notifications
+from approvals import notifications, policies
 from approvals.models import Permit, Request, Revision
 from approvals.policies import Judgement
 from approvals.presentation import digests
@@ -51,11 +51,11 @@ def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
 
 def _reopen(request: Request, hold: Hold, asked: Asked) -> Request:
     """The call came back to the gate and may not go: the facts drifted, the permit lapsed, policy is stricter."""
-    judgement: Judgement = asked.verdict.terms
+    standing = request.revision
+    judgement = policies.stricter(Judgement.from_json(standing.judgement), asked.verdict.terms)
     Request.objects.filter(pk=request.pk).update(hold=hold, decide_by=hold.expires_at, looked_at=Now())
     request.refresh_from_db()
     readings = [as_fact(r) for r in asked.readings]
-    standing = request.revision
     revise(
         request,
         arguments=standing.arguments,

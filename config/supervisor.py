@@ -24,6 +24,7 @@ from config.children import Spec
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
+TURN = 1.0  # seconds at most between looks; lines, ends and signals wake the loop at once
 LIVED = 10.0  # seconds after which a child counts as having started well
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -90,7 +91,7 @@ class Supervisor:
                 raise Stopped
             if end is not None and time.monotonic() > end:
                 return False
-            self._turn(0.05 if seconds is not None else 1.0)
+            self._turn(0.05 if seconds is not None else TURN)
         return True
 
     def forever(self) -> None:
@@ -104,6 +105,16 @@ class Supervisor:
             child.restart, child.due = False, None
         for stage in [[name for name in self.children if name not in named], *stages]:
             self._end([self.children[name] for name in stage if name in self.children])
+
+    def close(self) -> None:
+        """When all have ended."""
+        for key in list(self._selector.get_map().values()):
+            if key.fileobj is not self._bell:
+                self._selector.unregister(key.fileobj)
+                key.fileobj.close()  # type: ignore[union-attr]  # pipes, all of them
+        self._selector.close()
+        self._bell.close()
+        self._rope.close()
 
     def _end(self, stage: list[Child]) -> None:
         for child in stage:
@@ -119,7 +130,8 @@ class Supervisor:
             self._turn(0.1)
 
     def _turn(self, timeout: float) -> None:
-        for key, _ in self._selector.select(timeout):
+        dues = [child.due - time.monotonic() for child in self.children.values() if child.due is not None]
+        for key, _ in self._selector.select(max(0.0, min([timeout, *dues]))):
             key.data()
         for child in list(self.children.values()):
             self._look(child)

@@ -27,6 +27,7 @@ from config.supervisor import Child, Stopped, Supervisor
 WORKERS = ("worker-1", "worker-2")
 LAST = (("queue",), ("database",))  # ended after all others, in this order
 READY_WITHIN = 120.0
+PORT_PATIENCE = 3.0  # a web whose supervisor was killed a moment ago lets go of the port on its own
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -72,6 +73,7 @@ def _live(
         supervisor.say("run", "Stopping; Ctrl-C again hurries.")
     finally:
         supervisor.stop(LAST)
+        supervisor.close()
     return 0
 
 
@@ -174,7 +176,7 @@ def _doors(host: str, port: int) -> Iterator[list[socket.socket]]:
 
 
 def _door(family: int, address: str, port: int) -> socket.socket | None:
-    until = time.monotonic() + 3  # a web whose supervisor was killed a moment ago lets go on its own
+    until = time.monotonic() + PORT_PATIENCE
     while True:
         try:
             return socket.create_server((address, port), family=family, backlog=1024)

@@ -10,4 +10,5 @@ urlpatterns = [
     path("readyz", health.readyz, name="readyz"),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
+    path("", include("approvals.urls")),
 ]

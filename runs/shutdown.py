@@ -1,8 +1,8 @@
 """Whether this process has been asked to stop.
 
-A plain flag, because a signal handler sets it. The worker's parent raises it on the first
-SIGTERM or SIGINT, its horse on SIGUSR1. The loop reads it between steps and hands its run back at the next
-boundary; nothing is interrupted by it.
+A plain flag, because a signal handler sets it. The worker's parent raises it on the first SIGTERM or SIGINT,
+its horse on SIGUSR1. The loop reads it between steps and hands its run back at the next boundary; nothing is
+interrupted by it.
 """
 
 _requested = False

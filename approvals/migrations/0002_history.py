@@ -6,12 +6,15 @@ from django.db import migrations
 KEPT = """
 CREATE TRIGGER decision_append_only BEFORE UPDATE OR DELETE ON approvals_decision
   FOR EACH ROW EXECUTE FUNCTION abeyance_keep();
+CREATE TRIGGER policyversion_append_only BEFORE UPDATE OR DELETE ON approvals_policyversion
+  FOR EACH ROW EXECUTE FUNCTION abeyance_keep();
 CREATE TRIGGER revision_append_only BEFORE UPDATE OR DELETE ON approvals_revision
   FOR EACH ROW EXECUTE FUNCTION abeyance_keep();
 """
 
 FORGET = """
 DROP TRIGGER decision_append_only ON approvals_decision;
+DROP TRIGGER policyversion_append_only ON approvals_policyversion;
 DROP TRIGGER revision_append_only ON approvals_revision;
 """
 

@@ -70,14 +70,14 @@ class Segment:
         return self.chip is not None and not self.quiet
 
     @property
-    def is_blank(self) -> bool:
-        """Whether the text is plain blanks, of which only the number is remarkable."""
-        return not self.text.strip(" \t\r\n")
+    def hidden(self) -> bool:
+        """Whether these are characters nobody would see, as opposed to many blanks."""
+        return self.alarm and str(self.chip).startswith("U+")
 
     @property
     def padding(self) -> bool:
         """Whether the blanks could push what follows out of sight; a trailing space cannot."""
-        return self.alarm and self.is_blank and "trailing" not in str(self.chip)
+        return self.alarm and not self.hidden and "trailing" not in str(self.chip)
 
     @property
     def breaks(self) -> bool:
@@ -93,6 +93,9 @@ class Flags:
     mixed_script: bool = False
     not_ascii: bool = False
     plain: str | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
 
     def __bool__(self) -> bool:
         return bool(self.hidden or self.padding or self.mixed_script or self.not_ascii)
@@ -123,19 +126,21 @@ def reveal(text: str) -> list[Segment]:
 def flags(text: str) -> Flags:
     """What in `text` deserves a reviewer's second look."""
     segments = reveal(text)
-    suspects = [token for token in _identifiers(text) if not token.isascii()]
+    suspects = _suspects("".join(_seen(segment) for segment in segments))
+    mixed = any(_is_mixed(token) for token in suspects)
+    foreign = any(_LOOKS_LIKE_ADDRESS.search(token) for token in suspects)
     return Flags(
-        hidden=sum(len(s.text) for s in segments if s.alarm and not s.is_blank),
+        hidden=sum(len(s.text) for s in segments if s.hidden),
         padding=sum(1 for s in segments if s.padding),
-        mixed_script=any(_is_mixed(token) for token in suspects),
-        not_ascii=any(_LOOKS_LIKE_ADDRESS.search(token) for token in suspects),
-        plain=" ".join(plain(token) for token in suspects) or None,
+        mixed_script=mixed,
+        not_ascii=foreign,
+        plain=" ".join(plain(token) for token in suspects) if mixed or foreign else None,
     )
 
 
 def plain(identifier: str) -> str:
-    """`identifier` in ASCII: hosts in punycode, anything else with escapes."""
-    return re.sub(r"[^\x00-\x7f.@/:\\?#&=\s]+|[\w-]*[^\x00-\x7f][\w-]*", lambda m: _punycode(m[0]), identifier)
+    """`identifier` in ASCII: labels as in a host's punycode, or with escapes where there is none."""
+    return _LABEL.sub(lambda found: _punycode(found[0]), identifier)
 
 
 def name(character: str) -> str:
@@ -260,6 +265,8 @@ def _at(text: str, i: int) -> str:
 
 # -- Look-alikes --------------------------------------------------------------
 
+_LABEL = re.compile(r"[\w-]*[^\x00-\x7f][\w-]*")
+_LONGEST_LABEL = 63
 _LOOKS_LIKE_ADDRESS = re.compile(r"@|://|[/\\]|\w\.\w{2,}|\d")
 _ADDRESS_IN_PROSE = re.compile(r"\S*(?:@|://)\S+|[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}")
 
@@ -269,6 +276,20 @@ _SAME_SCRIPT = {
     "HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK",
     "MICRO": "LATIN", "FEMININE": "LATIN", "MASCULINE": "LATIN",
 }  # fmt: skip
+
+
+def _seen(segment: Segment) -> str:
+    """What a reader sees of a segment."""
+    if segment.hidden:
+        return " " if segment.text.isspace() else ""
+    return segment.text
+
+
+def _suspects(visible: str) -> list[str]:
+    """The identifiers with letters outside ASCII."""
+    if visible.isascii():
+        return []
+    return [token for token in _identifiers(visible) if any(c.isalpha() and not c.isascii() for c in token)]
 
 
 def _identifiers(text: str) -> list[str]:
@@ -293,6 +314,8 @@ def _script(character: str) -> str:
 
 def _punycode(label: str) -> str:
     try:
-        return label.encode("idna").decode("ascii")
+        if len(label) <= _LONGEST_LABEL:
+            return label.encode("idna").decode("ascii")
     except UnicodeError:
-        return label.encode("ascii", "backslashreplace").decode("ascii")
+        pass
+    return label.encode("ascii", "backslashreplace").decode("ascii")

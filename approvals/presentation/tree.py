@@ -80,7 +80,9 @@ def _node(key: str | None, value: Any, *, path: str, depth: int, kinds: Mapping[
     if isinstance(value, Mapping):
         pairs = [(str(k), v, f"{path}.{k}" if path else str(k)) for k, v in value.items()]
         children = tuple(_node(k, v, path=p, depth=depth + 1, kinds=kinds) for k, v, p in pairs)
-        return Node(key, "group", "group", note=_count(len(children), "field"), children=children, depth=depth)
+        return Node(
+            key, "group", "group", note=_count(len(children), "field"), children=children, depth=depth
+        )
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         items = tuple(
             _node(f"{i:,}", v, path=f"{path}[]", depth=depth + 1, kinds=kinds) for i, v in enumerate(value, 1)

@@ -93,7 +93,13 @@ CAUSES = {
 def tier_badge(*, tier: str, words: bool = True) -> dict[str, Any]:
     """Risk tier as shape, text and colour. `words=False` leaves the word to screen readers."""
     rank = int(tier[1:]) if tier in TIERS else 4
-    return {"tier": tier, "rank": rank, "glyph": "◆" * rank or "◇", "word": TIERS.get(tier, ""), "words": words}
+    return {
+        "tier": tier,
+        "rank": rank,
+        "glyph": "◆" * rank or "◇",
+        "word": TIERS.get(tier, ""),
+        "words": words,
+    }
 
 
 @register.simple_tag

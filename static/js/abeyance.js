@@ -112,8 +112,8 @@
   }
 
   function announcePulse(element) {
-    const text = element.textContent.replace(/\s+/g, " ").trim();
-    if (text) say(text.slice(0, 200));
+    const said = element.querySelector(".notice-title, .pulse-pill span");
+    if (said) say(said.textContent.replace(/\s+/g, " ").trim());
     const counted = element.querySelector("[data-pulse-count]");
     if (counted) document.title = document.title.replace(/^Inbox( \(\d+\))?/, `Inbox (${counted.dataset.pulseCount})`);
   }

@@ -199,6 +199,7 @@ def test_work_replaces_a_horse_that_died_idle(
     horse = seen.job("pid")
     until(lambda: valkey.client.keys("rq:job:*") == [])
     os.kill(horse, signal.SIGKILL)
+    until(lambda: gone(horse))
 
     assert seen.job("pid") != horse
     assert valkey.client.zcard("rq:failed:default") == 0

@@ -1,0 +1,397 @@
+"""What the reviewers' pages are made from: plain values, assembled from rows, decided by nobody here.
+
+Templates say at their top what they need; these functions give just that. Pages show what is stored: nothing
+outside is asked while one is made.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from approvals import looks, reviewers
+from approvals.exceptions import Closed, NotEligible, Stale
+from approvals.models import Request, Revision
+from approvals.presentation import digests, reveal, shown
+from approvals.states import CLOSED, RequestKind, RequestState, Verb
+from runs.models import Step
+
+REASONS = (
+    ("wrong amount", "Wrong amount"),
+    ("wrong recipient", "Wrong recipient"),
+    ("not asked for", "Not asked for"),
+    ("against policy", "Against policy"),
+    ("duplicate", "Duplicate"),
+    ("other", "Other"),
+)
+OUTCOMES = {Verb.APPROVE: "approved", Verb.REJECT: "rejected", Verb.RESPOND: "answered"}
+NOUNS = {Verb.APPROVE: "approval", Verb.REJECT: "rejection", Verb.RESPOND: "answer"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a comparison."""
+
+    name: str
+    was: Any
+    now: Any
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactShown:
+    name: str
+    label: str
+    then: Any
+    now: Any
+    state: str
+    source: str
+    kind: str
+    problem: str = ""
+    by_agent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Why a request cannot be decided (any more); see `components/closed_panel.html`."""
+
+    kind: str
+    who: str = ""
+    at: datetime | None = None
+    outcome: str = ""
+    verb: str = ""
+    reason: str = ""
+    why: str = ""
+    changes: tuple[Row, ...] = ()
+
+
+# -- One request ---------------------------------------------------------------------
+
+
+def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
+    """The header of a request's pages."""
+    run, question = request.run, request.kind == RequestKind.QUESTION
+    label = "Send this answer" if question else shown.approve_label(revision.tool, revision.arguments)
+    return {
+        "ref": request.ref,
+        "url": request.get_absolute_url(),
+        "revision": revision.number,
+        "tier": request.tier,
+        "state": state(request, now),
+        "kind": request.kind,
+        "headline": headline(request, revision),
+        "consequence": "" if question else shown.consequence(revision.tool, revision.arguments),
+        "agent": run.agent,
+        "agent_version": run.agent_version,
+        "asked_by": run.submitter_name,
+        "on_behalf_of": run.on_behalf_of,
+        "proposed_at": request.opened_at,
+        "opened_at": revision.created_at,
+        "decide_by": request.decide_by,
+        "if_nobody": "The agent is told that nobody answered." if question else "Nothing is run.",
+        "tool": revision.tool,
+        "tool_version": revision.tool_version,
+        "step": request.step.index,
+        "run_short": run.short_id,
+        "run_url": run.get_absolute_url(),
+        "fingerprint": digests.fingerprint(request.ref, revision.number, revision.arguments_digest),
+        "approve_label": label,
+        "arguments_json": revision.arguments,
+        "kinds": None,
+        "argument_flags": flags(revision),
+    }
+
+
+def state(request: Request, now: datetime) -> str:
+    """The state a reader should see: expired as soon as its time is up, whatever the sweeper has got to."""
+    if request.is_pending and request.decide_by is not None and request.decide_by <= now:
+        return RequestState.EXPIRED
+    return request.state
+
+
+def headline(request: Request, revision: Revision) -> str:
+    if request.kind == RequestKind.QUESTION:
+        return f"A question from {request.run.agent}"
+    return shown.headline(revision.tool, revision.arguments)
+
+
+def flags(revision: Revision) -> list[str]:
+    """Warnings about the text of what will run."""
+    found = [f"{name} {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)]
+    if shown.known(revision.tool, revision.tool_version) is None:
+        found.append("This tool is not the version that was proposed; its arguments are shown as they are, not decoded")
+    return found[:20]
+
+
+def _warnings(text: str) -> list[str]:
+    """What is odd about a text, in words."""
+    if text.isascii() and text.isprintable() and "    " not in text:
+        return []
+    seen = reveal.flags(text)
+    said = []
+    if seen.hidden:
+        said.append(f"contains {seen.hidden} hidden character{'s' * (seen.hidden > 1)}, shown below as marks.")
+    if seen.padding:
+        said.append("contains long runs of blank space, shown below as marks.")
+    if seen.mixed_script:
+        said.append(f"mixes alphabets that look alike; in plain letters it is {seen.plain}.")
+    elif seen.not_ascii:
+        said.append(f"holds an address that is not in plain letters: {seen.plain}.")
+    return said
+
+
+def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:
+    """Every text in a value with where it stands."""
+    if isinstance(value, str):
+        return [(path or "value", value)]
+    if isinstance(value, dict):
+        return [each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))]
+    if isinstance(value, list):
+        return [each for place, one in enumerate(value) for each in _texts(one, f"{path}[{place}]")]
+    return []
+
+
+def facts(request: Request, revision: Revision) -> list[FactShown]:
+    """Then is what was seen when the call was first proposed; now is what the last look saw."""
+    first = {fact["name"]: fact for fact in request.revisions.get(number=1).facts}
+    return [_fact(told, first.get(told["name"]), revision) for told in looks.current(request, revision)]
+
+
+def _fact(told: dict[str, Any], first: dict[str, Any] | None, revision: Revision) -> FactShown:
+    if told["value"] is None:
+        word = "unreadable"
+    elif first is None or first["value"] is None:
+        word = "new"
+    else:
+        word = "changed" if looks.differs(told, first, revision) else "same"
+    return FactShown(
+        name=told["name"],
+        label=told["title"],
+        then=_loaded(first["value"]) if first else None,
+        now=_loaded(told["value"]),
+        state=word,
+        source=told["source"],
+        kind=told["kind"],
+        problem=told["problem"],
+    )
+
+
+def _loaded(value: str | None) -> Any:
+    return None if value is None else json.loads(value)
+
+
+def rows(changes: list[dict[str, Any]]) -> list[Row]:
+    """Recorded changes as lines of a comparison."""
+    return [Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c)) for c in changes]
+
+
+def _change(change: dict[str, Any]) -> str:
+    if change["then"] is None:
+        return "added"
+    return "removed" if change["now"] is None else "changed"
+
+
+def earlier(request: Request) -> list[dict[str, Any]]:
+    """Decisions on revisions before the standing one, and why each of those was replaced."""
+    told: list[dict[str, Any]] = []
+    for decision in request.decisions.select_related("revision").exclude(revision__number=request.number):
+        said = f"{OUTCOMES[Verb(decision.verb)]}, which no longer counts:"
+        told.append(_event(decision.made_at, decision.revision.number, decision.person_name, said, decision.reason))
+    for revision in request.revisions.filter(number__gt=1):
+        who, what = WHY.get(revision.reason, WHY["again"])
+        told.append(_event(revision.created_at, revision.number, revision.author_name or who, what, revision.note))
+    return sorted(told, key=lambda event: event["at"])
+
+
+WHY = {
+    "drift": ("Abeyance", "found changed facts and opened"),
+    "lapsed": ("Abeyance", "asked again, because the approval was not used in time, with"),
+    "policy": ("Abeyance", "asked again, because policy got stricter, with"),
+    "edit": ("A reviewer", "edited the arguments and made"),
+    "role_lost": ("Abeyance", "asked again, because an approver lost the right to decide, with"),
+    "again": ("Abeyance", "asked again with"),
+}
+
+
+def _event(at: datetime, revision: int, who: str, what: str, reason: str) -> dict[str, Any]:
+    return {"at": at, "revision": revision, "who": who, "what": what, "reason": reason}
+
+
+def steps(request: Request) -> list[Step]:
+    """The run's steps up to this one, with their headlines."""
+    found = list(Step.objects.filter(run_id=request.run_id).order_by("index"))
+    for step in found:
+        step.headline = shown.headline(step.tool, step.arguments)  # type: ignore[attr-defined]
+        step.current = step.pk == request.step_id  # type: ignore[attr-defined]
+    return found
+
+
+def blocks(request: Request, revision: Revision) -> list[str]:
+    """Why approving isn't possible now."""
+    return [
+        looks.sentence(moved)
+        for moved in looks.moved(request, revision)
+        if moved["kind"] == "blocking" or moved["now"] is None
+    ]
+
+
+def version(request: Request) -> str:
+    """What the pulse compares: what stands, and when it was last looked at."""
+    looked = request.looked_at.isoformat() if request.looked_at else "-"
+    return f"{request.seq}.{looked}.{int(request.look_wanted_at is not None)}"
+
+
+# -- Panels ----------------------------------------------------------------------------
+
+
+def standing(request: Request, now: datetime) -> Panel | None:
+    """How a request that is not open stands; None while it is open."""
+    word = state(request, now)
+    if word in (RequestState.OPEN, RequestState.NEEDS_INFO):
+        return None
+    decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
+    if decision is not None and word not in (RequestState.EXPIRED, RequestState.CANCELLED):
+        outcome = OUTCOMES[Verb(decision.verb)]
+        return Panel("standing", decision.person_name, decision.made_at, outcome, reason=decision.reason)
+    at = request.decide_by if word == RequestState.EXPIRED else request.closed_at
+    return Panel(word, at=at, why="" if word == RequestState.EXPIRED else request.closed_why)
+
+
+def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligible) -> Panel:
+    """What a person is told whose decision was not taken."""
+    noun = NOUNS.get(Verb(choice_verb), "decision") if choice_verb in Verb.values else "decision"
+    if isinstance(error, NotEligible):
+        return Panel("not_yours", why=str(error), verb=noun)
+    if isinstance(error, Stale):
+        if error.checking:
+            return Panel("checking", verb=noun)
+        return Panel("stale", verb=noun, why=str(error), changes=tuple(rows(error.changes)))
+    if error.code != "decided":
+        return Panel(error.code, at=error.at, verb=noun, why="" if error.code == "expired" else str(error))
+    kind = "decided_same" if error.verb == choice_verb else "decided_other"
+    last = request.decisions.order_by("made_at").last()
+    outcome = OUTCOMES[Verb(error.verb)]
+    reason = last.reason if last is not None and kind == "decided_other" else ""
+    return Panel(kind, error.by, error.at, outcome, noun, reason=reason)
+
+
+# -- Inbox -----------------------------------------------------------------------------
+
+LANES = (
+    ("now", "Decide now", "15 minutes or less are left."),
+    ("high", "High risk", "Its tier is R3 or R4."),
+    ("today", "Today", "It ends within eight hours, or has waited for three days."),
+    ("later", "Later", "More than eight hours are left."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    ref: str
+    url: str
+    headline: str
+    tier: str
+    kind: str
+    decide_by: datetime | None
+    opened_at: datetime
+    agent: str
+    agent_version: str
+    on_behalf_of: str
+    run_short: str
+    flags: tuple[str, ...]
+    approvals: int
+    quorum: int
+    why_here: str
+    lane: str
+
+
+def inbox_row(request: Request, revision: Revision, now: datetime) -> InboxRow:
+    key, _, why = lane(request, now)
+    marks = (["changed"] if revision.reason == "drift" else []) + (["edited"] if revision.edited else [])
+    if any(_warnings(text) for _, text in _texts(json.loads(revision.arguments))):
+        marks.append("hidden text")
+    return InboxRow(
+        ref=request.ref,
+        url=request.get_absolute_url(),
+        headline=headline(request, revision),
+        tier=request.tier,
+        kind=request.kind,
+        decide_by=request.decide_by,
+        opened_at=revision.created_at,
+        agent=request.run.agent,
+        agent_version=request.run.agent_version,
+        on_behalf_of=request.run.on_behalf_of,
+        run_short=request.run.short_id,
+        flags=tuple(marks),
+        approvals=0,
+        quorum=request.quorum,
+        why_here=why,
+        lane=key,
+    )
+
+
+def lane(request: Request, now: datetime) -> tuple[str, str, str]:
+    """Risk and time left decide, by rules a person can follow."""
+    left = request.decide_by - now if request.decide_by else timedelta.max
+    waited = now - request.opened_at
+    if left <= timedelta(minutes=15):
+        return LANES[0]
+    if request.tier in ("R3", "R4"):
+        return LANES[1]
+    return LANES[2] if left <= timedelta(hours=8) or waited >= timedelta(days=3) else LANES[3]
+
+
+def lanes(found: list[InboxRow]) -> list[dict[str, Any]]:
+    """The lanes that are not empty; in one, the higher tier first, then who has less time."""
+    latest = datetime.max.replace(tzinfo=UTC)
+    ordered = sorted(found, key=lambda row: (-int(row.tier[1:]), row.decide_by or latest, row.ref))
+    told = [{"key": key, "title": title, "rows": [r for r in ordered if r.lane == key]} for key, title, _ in LANES]
+    return [one for one in told if one["rows"]]
+
+
+# -- What came of it ---------------------------------------------------------------------
+
+
+def outcome(request: Request) -> tuple[list[dict[str, Any]], bool]:
+    """What followed a decision, and whether nothing more will come."""
+    step, run = request.step, request.run
+    told = []
+    if request.decided_at is not None and request.state != RequestState.DECIDED:
+        told.append({"at": request.decided_at, "what": "In force; the agent's run was told.", "tone": "still"})
+    if step.dispatched_at is not None and step.permit:
+        told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
+    if step.settled_at is not None:
+        told.append({"at": step.settled_at, **_settled(step)})
+    if step.effect == "in_doubt":
+        told.append({"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"})
+    if run.ended_at is not None:
+        told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
+    return told, run.ended or (step.settled_at is not None and request.state in CLOSED)
+
+
+ENDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
+
+
+def _settled(step: Step) -> dict[str, str]:
+    if step.status == "done":
+        return {"what": "It succeeded." if step.effect else "The agent has the answer.", "tone": "good"}
+    kind = json.loads(step.result or "{}").get("type", "an error").rpartition(":")[2]
+    if kind == "Rejected":
+        return {"what": "The agent read the rejection.", "tone": "still"}
+    return {"what": f"It ended with {kind}.", "tone": "bad"}
+
+
+def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | None:
+    """The request this person would be shown next."""
+    waiting = reviewers.assigned_to(person).open_at(now).exclude(pk=after.pk).select_related("run", "step", "group")
+    for request in waiting.order_by("-tier", "decide_by", "ref")[:10]:
+        if reviewers.eligibility(person, request).decides:
+            revision = request.revision
+            return {
+                "url": request.get_absolute_url(),
+                "tier": request.tier,
+                "headline": headline(request, revision),
+                "decide_by": request.decide_by,
+                "opened_at": revision.created_at,
+            }
+    return None

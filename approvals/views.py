@@ -1,0 +1,521 @@
+"""The reviewers' pages: each parses, calls one verb, answers.
+
+Pages work without JavaScript; the same view serves htmx with a partial. GET changes nothing and asks nothing
+outside. What one may not see and what does not exist are the same page.
+"""
+
+import json
+import secrets
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from approvals import decisions, looks, reviewers
+from approvals.decisions import Choice
+from approvals.exceptions import Closed, DigestMissing, NotEligible, NotVisible, Stale, Unfit
+from approvals.forms import SchemaForm
+from approvals.models import Decision, Request, Revision
+from approvals.policies import Judgement
+from approvals.presentation import digests, pages, shown
+from approvals.states import RequestKind, RequestState, Verb
+from runs import clock, values
+
+View = Callable[..., HttpResponse]
+AT_ONCE = 200
+PAGE = 50
+
+
+def page(view: View) -> View:
+    """A page with action data: signed in, not stored by anybody, fragments told apart from pages."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            response = view(request, *args, **kwargs)
+        except NotVisible:
+            response = render(request, "approvals/neutral.html", status=404)
+        patch_vary_headers(response, ["HX-Request"])
+        return response
+
+    return never_cache(login_required(answer))
+
+
+def person_of(request: HttpRequest) -> User:
+    assert isinstance(request.user, User)
+    return request.user
+
+
+def find(request: HttpRequest, ref: str) -> Request:
+    """The request of that ref, if this person may see it. Raises NotVisible."""
+    rows = reviewers.visible_to(request.user).select_related("run", "step", "group", "hold")
+    found = rows.filter(ref=ref).distinct().first()
+    if found is None:
+        raise NotVisible("It doesn't exist, or isn't assigned to you.")
+    return found
+
+
+# -- Inbox -----------------------------------------------------------------------------
+
+
+@page
+@require_GET
+def inbox(request: HttpRequest) -> HttpResponse:
+    now = clock.now()
+    waiting, elsewhere = _waiting(request, now)
+    search = {name: request.GET.get(name, "") for name in ("q", "tier", "agent")}
+    found = [row for row in waiting if _matches(row, search)]
+    context = {
+        "now": now,
+        "version": _inbox_version(waiting),
+        "lanes": pages.lanes(found),
+        "waiting": len(waiting),
+        "elsewhere": elsewhere,
+        "reviewer": request.user.groups.exists(),  # type: ignore[union-attr]
+        "search": search,
+        "agents": sorted({row.agent for row in waiting}),
+        "filtered": any(search.values()),
+    }
+    return render(request, "approvals/inbox.html", context)
+
+
+def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow], int]:
+    """What waits for this person, and how many wait for others although this person sees them."""
+    person = person_of(request)
+    rows = list(
+        reviewers.visible_to(person)
+        .open_at(now)
+        .select_related("run", "step", "group")
+        .distinct()
+        .order_by("decide_by", "ref")[:AT_ONCE]
+    )
+    standing = {r.request_id: r for r in _standing(rows)}
+    mine = [row for row in rows if reviewers.eligibility(person, row).decides]
+    return [pages.inbox_row(row, standing[row.pk], now) for row in mine], len(rows) - len(mine)
+
+
+def _standing(rows: list[Request]) -> list[Revision]:
+    """The standing revisions of many requests, in one query."""
+    found = Revision.objects.filter(request__in=rows).order_by("request", "-number").distinct("request")
+    return list(found)
+
+
+def _matches(row: pages.InboxRow, search: dict[str, str]) -> bool:
+    text = search["q"].strip().casefold()
+    said = f"{row.ref} {row.headline} {row.agent} {row.on_behalf_of}".casefold()
+    return (
+        text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)
+    )
+
+
+def _inbox_version(rows: list[pages.InboxRow]) -> str:
+    """What is shown, short enough for an address: refs and revisions."""
+    told = ",".join(f"{row.ref}{row.opened_at.timestamp():.3f}" for row in sorted(rows, key=lambda r: r.ref))
+    return f"{len(rows)}-{values.digest(told)[:16]}"
+
+
+@page
+@require_GET
+def inbox_pulse(request: HttpRequest) -> HttpResponse:
+    waiting, _ = _waiting(request, clock.now())
+    seen = request.GET.get("v", "")
+    if seen == _inbox_version(waiting):
+        return HttpResponse(status=204)
+    before = int(seen.partition("-")[0]) if seen.partition("-")[0].isdigit() else 0
+    new = max(0, len(waiting) - before)
+    changes = {"new": new, "changed": 0 if new else 1, "settled": []}
+    if not request.htmx:  # type: ignore[attr-defined]
+        return redirect("inbox")
+    return render(request, "approvals/inbox.html#pulse", {"changes": changes, "waiting": len(waiting)})
+
+
+# -- One request -----------------------------------------------------------------------
+
+
+@page
+@require_GET
+def detail(request: HttpRequest, ref: str) -> HttpResponse:
+    return _detail(request, find(request, ref))
+
+
+def _detail(
+    request: HttpRequest,
+    found: Request,
+    *,
+    status: int = 200,
+    typed: dict[str, Any] | None = None,
+    errors: list[tuple[str, str]] | None = None,
+    answer_form: SchemaForm | None = None,
+) -> HttpResponse:
+    now, revision = clock.now(), found.revision
+    allowed = reviewers.eligibility(request.user, found)
+    tool = shown.known(revision.tool, revision.tool_version)
+    question = found.kind == RequestKind.QUESTION
+    asked = json.loads(revision.arguments) if question else {}
+    context = {
+        "now": now,
+        "version": pages.version(found),
+        "item": pages.item(found, revision, now),
+        "question": asked.get("question"),
+        "facts": pages.facts(found, revision),
+        "checked_at": found.looked_at,
+        "checking": found.look_wanted_at is not None,
+        "can_check": bool(tool and tool.properties.facts) and found.is_pending,
+        "changes": pages.rows(revision.changes),
+        "blocks": [] if question else pages.blocks(found, revision),
+        "earlier": pages.earlier(found),
+        "steps": pages.steps(found),
+        "words": [],
+        "questions": [],
+        "may": _may(found, allowed, request.user, revision),
+        "reasons": pages.REASONS,
+        "answer_form": answer_form or (SchemaForm(asked["form"]) if question else None),
+        "standing": pages.standing(found, now),
+        "typed": typed or {},
+        "errors": errors or [],
+        "view_digest": revision.digest,
+        "form_nonce": secrets.token_urlsafe(24),
+    }
+    return render(request, "approvals/request.html", context, status=status)
+
+
+def _may(found: Request, allowed: reviewers.Eligibility, user: Any, revision: Revision) -> dict[str, Any]:
+    question, author = found.kind == RequestKind.QUESTION, reviewers.is_author(user, revision)
+    editable = not question and shown.known(revision.tool, revision.tool_version) is not None
+    why_not = allowed.why_not
+    if not why_not and author:
+        why_not = "You edited this action, so somebody else approves it. You can still reject it."
+    return {
+        "approve": allowed.decides and not question and not author,
+        "edit": allowed.decides and editable,
+        "reject": allowed.decides,
+        "respond": allowed.decides and question,
+        "why_not": why_not,
+    }
+
+
+@page
+@require_GET
+def pulse(request: HttpRequest, ref: str) -> HttpResponse:
+    """204 when nothing moved; else what moved, in place, or only the time of an equal look."""
+    found = find(request, ref)
+    seen, now = request.GET.get("v", ""), clock.now()
+    moved = pages.standing(found, now)
+    if moved is None and seen == pages.version(found):
+        return HttpResponse(status=204)
+    if not request.htmx:  # type: ignore[attr-defined]
+        return redirect("request", ref=ref)
+    if moved is None and _revised_since(found, seen):
+        revision = found.revision
+        moved = pages.Panel("stale", at=revision.created_at, changes=tuple(pages.rows(revision.changes)))
+    context = {
+        "now": now,
+        "moved": moved,
+        "checked_at": found.looked_at,
+        "checking": found.look_wanted_at is not None,
+        "item": {"ref": ref},
+    }
+    return render(request, "approvals/request.html#pulse", context)
+
+
+def _revised_since(found: Request, seen: str) -> bool:
+    """Whether the version a page shows is of an older journal entry than the standing revision's."""
+    before = seen.partition(".")[0]
+    return not before.isdigit() or int(before) < found.seq
+
+
+@page
+@require_POST
+def look(request: HttpRequest, ref: str) -> HttpResponse:
+    found = find(request, ref)
+    if found.is_pending:
+        looks.want(found)
+    if request.htmx:  # type: ignore[attr-defined]
+        return HttpResponse(status=204)
+    return redirect("request", ref=ref)
+
+
+# -- Deciding --------------------------------------------------------------------------
+
+FIELDS = {"csrfmiddlewaretoken", "decision", "view_digest", "form_nonce", "ack", "reason", "note", "edited"}
+
+
+@page
+@require_POST
+def decide(request: HttpRequest, ref: str) -> HttpResponse:
+    found = find(request, ref)
+    form = _answer_form(request, found)
+    try:
+        decided = decisions.decide(ref, person=person_of(request), choice=_choice(request, form))
+    except Unfit as error:
+        return _unfit(request, find(request, ref), error, form)
+    except DigestMissing:
+        return _refused(request, ref, Stale("The page did not say what it showed."), status=428)
+    except (Closed, Stale, NotEligible) as error:
+        return _refused(request, ref, error, status=error.status)
+    if decided.decision is None:
+        return redirect("request", ref=ref)
+    return redirect("receipt", decision_id=decided.decision.pk)
+
+
+def _answer_form(request: HttpRequest, found: Request) -> SchemaForm | None:
+    if found.kind != RequestKind.QUESTION or request.POST.get("decision") != Verb.RESPOND:
+        return None
+    return SchemaForm(json.loads(found.revision.arguments)["form"], data=request.POST)
+
+
+def _choice(request: HttpRequest, form: SchemaForm | None) -> Choice:
+    """What was posted, and nothing that is not on the list. Raises Unfit."""
+    posted = request.POST
+    extra = [name for name in posted if name not in FIELDS and not (form and name.startswith("f-"))]
+    if extra:
+        raise Unfit({"": f"Unknown fields: {', '.join(sorted(extra))}"})
+    if len(posted.getlist("decision")) != 1:
+        raise Unfit({"decision": "Exactly one decision is needed: approve, reject or respond."})
+    if form is not None and not form.is_valid():
+        raise Unfit({name: str(errors[0]) for name, errors in form.errors.items()})
+    return Choice(
+        verb=posted["decision"],
+        digest=posted.get("view_digest", ""),
+        reason=_reason(posted.get("reason", ""), posted.get("note", "")),
+        answer=form.value() if form is not None else None,
+        edit=posted.get("edited") or None,
+        seen=frozenset(posted.getlist("ack")),
+        nonce=posted.get("form_nonce", ""),
+    )
+
+
+def _reason(code: str, note: str) -> str:
+    """The pressed button's reason and the note to the agent, as one text."""
+    note = note.replace("\r\n", "\n").strip()
+    return f"{code}: {note}" if code and note else code or note
+
+
+def _unfit(request: HttpRequest, found: Request, error: Unfit, form: SchemaForm | None) -> HttpResponse:
+    """The page as it was filled, with the errors at their places."""
+    if form is not None and form.is_valid():
+        form.refuse(error.errors)
+    posted = request.POST
+    typed = {"note": posted.get("note", ""), "ack": posted.getlist("ack"), "decision": posted.get("decision", "")}
+    targets = {"reason": "reasons", "note": "note", "decision": "decide"}
+    errors = [(_target(name, targets, form), text) for name, text in error.errors.items()]
+    return _detail(request, found, status=422, typed=typed, errors=errors, answer_form=form)
+
+
+def _target(name: str, targets: dict[str, str], form: SchemaForm | None) -> str:
+    if form is not None and name in form.fields:
+        return form[name].id_for_label or f"id_f-{name}"
+    return "facts-title" if name.startswith("ack-") else targets.get(name, "decide")
+
+
+def _refused(request: HttpRequest, ref: str, error: Closed | Stale | NotEligible, *, status: int) -> HttpResponse:
+    """Why the decision was not taken, with what was typed kept."""
+    found = find(request, ref)
+    checking = isinstance(error, Stale) and error.checking
+    if checking:
+        looks.want(found)
+    verb = request.POST.get("decision", "")
+    note = request.POST.get("note", "")
+    context = {
+        "now": clock.now(),
+        "item": pages.item(found, found.revision, clock.now()),
+        "closed": pages.refusal(found, verb, error),
+        "typed": [("Your note", note)] if note else [],
+        "again": isinstance(error, Stale) and found.is_pending,
+        "refresh": 3 if checking else None,
+        "run_url": found.run.get_absolute_url(),
+        "run_short": found.run.short_id,
+    }
+    return render(request, "approvals/closed.html", context, status=status)
+
+
+# -- Editing -----------------------------------------------------------------------------
+
+
+@page
+@require_http_methods(["GET", "POST"])
+def edit(request: HttpRequest, ref: str) -> HttpResponse:
+    """The form from the tool's schema; a POST shows what it would change. Nothing is written here."""
+    found = find(request, ref)
+    revision = found.revision
+    may = _may(found, reviewers.eligibility(request.user, found), request.user, revision)
+    if pages.standing(found, clock.now()) is not None or not may["edit"]:
+        return redirect("request", ref=ref)
+    tool = shown.known(revision.tool, revision.tool_version)
+    assert tool is not None
+    was = json.loads(revision.arguments)
+    data = request.POST if request.method == "POST" else None
+    form = SchemaForm(tool.signature.schema(), initial=was, data=data)
+    if data is None or data.get("back"):
+        return _edit_page(request, found, revision, form, 200)
+    if data.get("view_digest") != revision.digest:
+        return _edit_page(request, found, revision, form, 409, pages.Panel("stale", verb="edit"))
+    if form.is_valid():
+        try:
+            text, judgement = decisions.check_edit(found, revision, json.dumps(form.value()))
+            return _edit_diff(request, found, revision, text, judgement)
+        except Unfit as error:
+            form.refuse(error.errors)
+    return _edit_page(request, found, revision, form, 422)
+
+
+def _edit_page(
+    request: HttpRequest,
+    found: Request,
+    revision: Revision,
+    form: SchemaForm,
+    status: int,
+    standing: pages.Panel | None = None,
+) -> HttpResponse:
+    context = {
+        "now": clock.now(),
+        "item": pages.item(found, revision, clock.now()),
+        "form": form,
+        "view_digest": revision.digest,
+        "form_nonce": secrets.token_urlsafe(24),
+        "standing": standing,
+    }
+    return render(request, "approvals/edit.html", context, status=status)
+
+
+def _edit_diff(
+    request: HttpRequest, found: Request, revision: Revision, text: str, judgement: Judgement
+) -> HttpResponse:
+    changes = decisions.argument_changes(revision.arguments, text)
+    if not changes:
+        return redirect("request", ref=found.ref)
+    told = pages.item(found, revision, clock.now())
+    context = {
+        "now": clock.now(),
+        "item": {**told, "approve_label": shown.approve_label(revision.tool, text)},
+        "headline": shown.headline(revision.tool, text),
+        "consequence": shown.consequence(revision.tool, text),
+        "rows": pages.rows(changes),
+        "tier": judgement.tier,
+        "tier_before": found.tier,
+        "policy_says": _others_needed(found, judgement),
+        "edited": text,
+        "view_digest": revision.digest,
+        "form_nonce": request.POST.get("form_nonce", ""),
+        "fields": [(name, request.POST[name]) for name in request.POST if name.startswith("f-")],
+        "fingerprint": digests.fingerprint(found.ref, found.number + 1, values.digest(text)),
+    }
+    return render(request, "approvals/edit_diff.html", context)
+
+
+def _others_needed(found: Request, judgement: Judgement) -> str:
+    """Who else has to approve the edited call; empty when this person's approval is enough."""
+    group = judgement.reviewers
+    if group is not None and (found.group is None or group.id != found.group.pk):
+        return f"The edited call is decided by {group.name}. Approving sends it to them."
+    if judgement.tier in reviewers.AUTHORS_EXCLUDED:
+        return "You become an author of this action, so somebody else approves it. Approving sends it to them."
+    return ""
+
+
+# -- Afterwards ----------------------------------------------------------------------------
+
+
+@page
+@require_GET
+def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
+    """What was decided, and what came of it; at its own address, for whoever may see the request."""
+    decision = Decision.objects.select_related("revision", "request__run", "request__step").filter(pk=decision_id).first()
+    if decision is None:
+        raise NotVisible("It doesn't exist, or isn't assigned to you.")
+    found, now = find(request, decision.request.ref), clock.now()
+    outcome, settled = pages.outcome(found)
+    context = {
+        "now": now,
+        "receipt": _receipt(decision, found, person_of(request)),
+        "outcome": outcome,
+        "settled": settled,
+        "run_url": found.run.get_absolute_url(),
+        "run_short": found.run.short_id,
+        "next_item": pages.next_item(request.user, found, now),
+        "version": pages.version(found),
+    }
+    return render(request, "approvals/receipt.html", context)
+
+
+def _receipt(decision: Decision, found: Request, reader: User) -> dict[str, Any]:
+    revision = decision.revision
+    edited = revision.edited and decision.verb == Verb.APPROVE
+    who = "You" if decision.person_id == str(reader.pk) else decision.person_name
+    until = found.takes_effect_at if found.state == RequestState.DECIDED else None
+    return {
+        "ref": found.ref,
+        "url": found.get_absolute_url(),
+        "said": f"{who} {pages.OUTCOMES[Verb(decision.verb)]}",
+        "headline": pages.headline(found, revision),
+        "verb": "edit" if edited else decision.verb,
+        "at": decision.made_at,
+        "by": decision.person_name,
+        "tier": found.tier,
+        "state": found.state,
+        "fingerprint": digests.fingerprint(found.ref, revision.number, revision.arguments_digest),
+        "undo_until": None,
+        "in_force_at": until,
+        "reason": decision.reason,
+        "edited_rows": pages.rows(revision.changes) if edited else [],
+        "answer": json.loads(decision.answer) if decision.answer else None,
+    }
+
+
+@page
+@require_GET
+def history(request: HttpRequest) -> HttpResponse:
+    """What was decided, newest first, by keyset pages."""
+    mine = request.GET.get("scope") == "mine"
+    rows = Decision.objects.select_related("revision", "request__run", "request__step")
+    rows = rows.filter(request__in=reviewers.visible_to(request.user))
+    if mine:
+        rows = rows.filter(person_id=str(person_of(request).pk))
+    rows = rows.order_by("-made_at", "-id")
+    if before := _parsed_cursor(request.GET.get("before", "")):
+        rows = rows.filter(made_at__lt=before)
+    found = list(rows[: PAGE + 1])
+    scope = "mine" if mine else "all"
+    older = f"?scope={scope}&before={found[PAGE - 1].made_at.timestamp():.6f}" if len(found) > PAGE else None
+    context = {
+        "now": clock.now(),
+        "scope": scope,
+        "rows": [_history_row(decision) for decision in found[:PAGE]],
+        "page": {"previous": reverse("history") + f"?scope={scope}" if before else None, "next": older},
+    }
+    return render(request, "approvals/history.html", context)
+
+
+def _parsed_cursor(text: str) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(float(text), UTC) if text else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _history_row(decision: Decision) -> dict[str, Any]:
+    revision = decision.revision
+    edited = revision.edited and decision.verb == Verb.APPROVE
+    events, _ = pages.outcome(decision.request)
+    return {
+        "at": decision.made_at,
+        "ref": decision.request.ref,
+        "url": reverse("receipt", args=[decision.pk]),
+        "headline": pages.headline(decision.request, revision),
+        "verb": decision.verb,
+        "decision": "edit" if edited else decision.verb,
+        "by": decision.person_name,
+        "tier": decision.request.tier,
+        "outcome": events[-1]["what"] if events else "",
+        "edited": edited,
+    }

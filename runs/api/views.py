@@ -1,0 +1,260 @@
+"""The API's views: each parses, calls one verb and answers. Runs of others do not exist here."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from django.http import Http404, HttpRequest
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from runs import agents, callers, endings, holds, lifecycle, serializers, values
+from runs.actors import Actor
+from runs.api import bodies, description, pages, parameters, problem, throttle, waiting
+from runs.api.description import answers
+from runs.callers import Caller
+from runs.exceptions import NotFound, RunEnded, WrongState
+from runs.lifecycle import Submission
+from runs.models import Hold, Run, Step
+from runs.serializers import Place
+from runs.states import Cause, RunStatus
+
+Q = TypeVar("Q", bound=serializers.Query)
+Verb = Callable[[uuid.UUID, Actor, str], object]
+
+
+class Door(APIView):
+    """What all views of the API share."""
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        bodies.unchunk(request)
+        return super().initialize_request(request, *args, **kwargs)
+
+    def query(self, model: type[Q]) -> Q:
+        return parameters.read(self.request.query_params, model)
+
+
+def _find(caller: Caller, run_id: uuid.UUID) -> Run:
+    """A run with its open holds. Raises NotFound, the same for unknown and foreign ones."""
+    run = serializers.with_holds(caller.visible(Run.objects.all())).filter(pk=run_id).first()
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run
+
+
+def _json(model: Any, code: int = status.HTTP_200_OK, **headers: str) -> Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(model.model_dump(mode="json"), status=code, headers=named)
+
+
+class Runs(Door):
+    throttle_classes = (throttle.Submissions,)
+
+    @extend_schema(
+        operation_id="runs_list",
+        summary="List your runs",
+        parameters=description.FILTERS,
+        responses=answers(422, s200=serializers.RunsPage),
+    )
+    def get(self, request: Request) -> Response:
+        asked = self.query(serializers.Filters)
+        found = _filtered(callers.of(request).visible(Run.objects.all()), asked)
+        rows, cursor = pages.runs(serializers.with_holds(found), asked.cursor, asked.limit)
+        shown = [serializers.listed(run) for run in rows]
+        return _json(serializers.RunsPage(results=shown, next=pages.next_address(request, cursor)))
+
+    @extend_schema(
+        operation_id="runs_submit",
+        summary="Start a run",
+        parameters=[description.IDEMPOTENCY_KEY, *description.CREATED],
+        request=serializers.Submit,
+        responses=answers(413, 415, 422, 429, s201=serializers.ShownRun, s200=serializers.ShownRun),
+    )
+    def post(self, request: Request) -> Response:
+        self.query(serializers.Query)
+        caller = callers.of(request)
+        asked = _submission(request, caller)
+        made, new = lifecycle.submit(asked, actor=caller.actor)
+        run = _find(caller, made.pk)
+        address = reverse("api:run", args=[run.pk])
+        if new:
+            return _json(serializers.shown(run), status.HTTP_201_CREATED, Location=address)
+        return _json(serializers.shown(run), Location=address, Idempotent_Replayed="true")
+
+
+def _filtered(runs: Any, asked: serializers.Filters) -> Any:
+    """Runs a list shows, without the columns it does not show."""
+    if asked.status:
+        runs = runs.filter(status__in=asked.status)
+    if asked.agent:
+        runs = runs.filter(agent=asked.agent)
+    if asked.label:
+        runs = runs.filter(labels__contains=asked.label)
+    if asked.created_after:
+        runs = runs.filter(created_at__gte=asked.created_after)
+    if asked.created_before:
+        runs = runs.filter(created_at__lt=asked.created_before)
+    return runs.defer("input", "result", "error")
+
+
+def _submission(request: Request, caller: Caller) -> Submission:
+    key = parameters.idempotency_key(request)
+    body = bodies.read(request, serializers.Submit)
+    if len(values.canonical(body.input).encode()) > values.MAX_ARGUMENTS:
+        at_most = f"at most {values.MAX_ARGUMENTS:,} bytes"
+        raise problem.too_large("the input", values.MAX_ARGUMENTS, Place(pointer="/input", detail=at_most))
+    return Submission(
+        agent=body.agent,
+        arguments=body.input,
+        labels=body.labels,
+        on_behalf_of=body.on_behalf_of,
+        idempotency_key=key,
+        owner_id=caller.owner_id,
+    )
+
+
+class OneRun(Door):
+    @extend_schema(
+        operation_id="runs_read",
+        summary="Read a run, or wait until it moves",
+        parameters=[*description.WAIT, description.RETRY_AFTER],
+        responses=answers(404, 422, s200=serializers.ShownRun),
+    )
+    def get(self, request: Request, run_id: uuid.UUID) -> Response:
+        asked = self.query(serializers.Wait)
+        caller = callers.of(request)
+        run = _find(caller, run_id)
+        known = serializers.version(run)
+        if run.ended or not asked.wait or asked.since not in (None, str(known)):
+            return _json(serializers.shown(run))
+        with waiting.place() as got:
+            if not got:
+                return _json(serializers.shown(run), Retry_After=str(waiting.RETRY_AFTER))
+            waiting.until_moved(run_id, known, asked.wait)
+        return _json(serializers.shown(_find(caller, run_id)))
+
+
+class Steps(Door):
+    @extend_schema(
+        operation_id="runs_steps",
+        summary="List a run's steps",
+        parameters=description.PAGED,
+        responses=answers(404, 422, s200=serializers.StepsPage),
+    )
+    def get(self, request: Request, run_id: uuid.UUID) -> Response:
+        asked = self.query(serializers.Paged)
+        run = callers.find(callers.of(request), run_id)
+        rows, cursor = pages.steps(Step.objects.filter(run=run), asked.cursor, asked.limit)
+        shown = [serializers.step(row) for row in rows]
+        return _json(serializers.StepsPage(results=shown, next=pages.next_address(request, cursor)))
+
+
+# -- Pause, resume, cancel ----------------------------------------------------------------
+
+
+class Control(Door):
+    """A verb on a run, with an optional reason."""
+
+    verb: ClassVar[Verb]
+
+    def may(self, caller: Caller, run: Run) -> bool:
+        return caller.may_control(run)
+
+    def act(self, request: Request, run_id: uuid.UUID) -> Run:
+        """Raises NotFound, and Refused: forbidden, or what the verb said together with the run's status."""
+        self.query(serializers.Query)
+        reason = bodies.read(request, serializers.Reason).reason
+        caller = callers.of(request)
+        if not self.may(caller, callers.find(caller, run_id)):
+            raise problem.Refused("forbidden", "only its submitter and operators may do that")
+        try:
+            type(self).verb(run_id, caller.actor, reason)
+        except (RunEnded, WrongState) as refused:
+            standing = callers.find(caller, run_id).status
+            raise problem.Refused(refused.code, str(refused), run_status=standing) from refused
+        return _find(caller, run_id)
+
+
+_CONTROLLED = answers(404, 409, 413, 415, 422, s200=serializers.ShownRun)
+
+
+class Pause(Control):
+    verb = staticmethod(lambda run_id, actor, why: holds.pause(run_id, actor=actor, why=why))
+
+    def may(self, caller: Caller, run: Run) -> bool:
+        return caller.may_control(run) or caller.may_pause(run)
+
+    @extend_schema(
+        operation_id="runs_pause",
+        summary="Pause a run",
+        description="Nothing new starts after the answer; a call in flight is finished. Pausing twice is one pause.",
+        request=serializers.Reason,
+        responses=_CONTROLLED,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        return _json(serializers.shown(self.act(request, run_id)))
+
+
+class Resume(Control):
+    @staticmethod
+    def verb(run_id: uuid.UUID, actor: Actor, why: str) -> object:
+        _refuse_a_reviewers_pause(run_id, actor)
+        return holds.unpause(run_id, actor=actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_resume",
+        summary="Resume a run you paused",
+        description="Releases your pause, and nothing else that holds the run.",
+        request=serializers.Reason,
+        responses=_CONTROLLED,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        return _json(serializers.shown(self.act(request, run_id)))
+
+
+class Cancel(Control):
+    verb = staticmethod(lambda run_id, actor, why: endings.cancel(run_id, actor=actor, why=why))
+
+    @extend_schema(
+        operation_id="runs_cancel",
+        summary="Cancel a run",
+        description="Nothing new starts after the answer. 202: a call in flight is finished first, then it ends.",
+        request=serializers.Reason,
+        responses={**_CONTROLLED, 202: serializers.ShownRun},
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        run = self.act(request, run_id)
+        return _json(serializers.shown(run), status.HTTP_200_OK if run.ended else status.HTTP_202_ACCEPTED)
+
+
+# -- What there is ------------------------------------------------------------------------
+
+
+class Agents(Door):
+    @extend_schema(
+        operation_id="agents_list",
+        summary="List the agents that can be started",
+        responses=answers(422, s200=serializers.AgentsList),
+    )
+    def get(self, request: Request) -> Response:
+        self.query(serializers.Query)
+        versions: dict[str, list[str]] = {}
+        for made in agents.all_versions():
+            versions.setdefault(made.name, []).append(made.version)
+        shown = [serializers.agent(agents.latest(name), versions[name]) for name in sorted(versions)]
+        return _json(serializers.AgentsList(results=shown))
+
+
+@extend_schema(exclude=True)
+class Nothing(APIView):
+    """Every other address under /api/, for every method, whoever asks."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        raise Http404
