@@ -33,11 +33,11 @@ class SchemaForm(forms.Form):
         self.was = dict(initial or {})
         self._kinds: dict[str, Property] = {}
         super().__init__(data, prefix="f")
-        required = set(schema.get("required", ()))
-        for name, described in schema.get("properties", {}).items():
-            found = Property(name, _resolved(schema, described), required=name in required)
+        for name, described in _in_order(schema):
+            found = Property(name, _resolved(schema, described), required=name in schema.get("required", ()))
             self._kinds[name] = found
             self.fields[name] = found.field(self.was.get(name, MISSING))
+            self.fields[name].wanted = found.required and not found.nullable  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         for name, found in self._kinds.items():
@@ -171,6 +171,13 @@ def _matching(pattern: re.Pattern[str], text: str, right: str) -> str:
     if not pattern.fullmatch(stripped):
         raise ValueError(f"“{stripped[:60]}” is not {right}.")
     return stripped
+
+
+def _in_order(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Properties as their author ordered them: canonical JSON sorts keys, but keeps the list of required ones."""
+    properties = schema.get("properties", {})
+    required = [name for name in schema.get("required", ()) if name in properties]
+    return [(name, properties[name]) for name in dict.fromkeys([*required, *properties])]
 
 
 def _resolved(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from approvals import authority, decisions, looks, notifications, requests, rights
 from approvals.models import Notification, Request
+from approvals.presentation import stories
 from approvals.states import RequestState
-from runs import callers, gate, queues, signals, sweeper
+from runs import callers, gate, queues, signals, sweeper, views
 from runs.actors import Actor
 from runs.gate import Asked
 from runs.models import Hold, Run, Step
@@ -20,6 +21,7 @@ def connect() -> None:
     """Called once, when the app is ready."""
     gate.register(authority.Authority())
     callers.register(rights.identify)
+    views.tell_with(stories.tell)
     signals.hold_placed.connect(on_hold_placed, dispatch_uid="approvals")
     signals.hold_released.connect(on_hold_released, dispatch_uid="approvals")
     signals.run_ended.connect(on_run_ended, dispatch_uid="approvals")

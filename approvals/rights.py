@@ -82,7 +82,7 @@ def _person(user: User) -> Caller:
     def may_pause(run: Run) -> bool:
         return operator or run.owner_id == owner or _reviews(user, run)
 
-    return Caller(who, owner, operator, visible, may_pause)
+    return Caller(who, owner, operator, visible, may_pause, sees_all=sees_all(user))
 
 
 def _reviews(user: User, run: Run) -> bool:

@@ -106,7 +106,7 @@ def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow],
 
 def _standing(rows: list[Request]) -> list[Revision]:
     """The standing revisions of many requests, in one query."""
-    found = Revision.objects.filter(request__in=rows).order_by("request", "-number").distinct("request")
+    found = Revision.objects.filter(request__in=rows).order_by("request_id", "-number").distinct("request_id")
     return list(found)
 
 
@@ -171,6 +171,7 @@ def _detail(
         "checked_at": found.looked_at,
         "checking": found.look_wanted_at is not None,
         "can_check": bool(tool and tool.properties.facts) and found.is_pending,
+        "too_old": found.is_pending and looks.too_old(found, now),
         "changes": pages.rows(revision.changes),
         "blocks": [] if question else pages.blocks(found, revision),
         "earlier": pages.earlier(found),
@@ -325,12 +326,12 @@ def _refused(request: HttpRequest, ref: str, error: Closed | Stale | NotEligible
     if checking:
         looks.want(found)
     verb = request.POST.get("decision", "")
-    note = request.POST.get("note", "")
+    typed = [("Your note", request.POST.get("note", "")), ("Your edit", request.POST.get("edited", ""))]
     context = {
         "now": clock.now(),
         "item": pages.item(found, found.revision, clock.now()),
         "closed": pages.refusal(found, verb, error),
-        "typed": [("Your note", note)] if note else [],
+        "typed": [(label, text) for label, text in typed if text],
         "again": isinstance(error, Stale) and found.is_pending,
         "refresh": 3 if checking else None,
         "run_url": found.run.get_absolute_url(),
@@ -358,6 +359,7 @@ def edit(request: HttpRequest, ref: str) -> HttpResponse:
     form = SchemaForm(tool.signature.schema(), initial=was, data=data)
     if data is None or data.get("back"):
         return _edit_page(request, found, revision, form, 200)
+    _look_if_old(found)
     if data.get("view_digest") != revision.digest:
         return _edit_page(request, found, revision, form, 409, pages.Panel("stale", verb="edit"))
     if form.is_valid():
@@ -367,6 +369,12 @@ def edit(request: HttpRequest, ref: str) -> HttpResponse:
         except Unfit as error:
             form.refuse(error.errors)
     return _edit_page(request, found, revision, form, 422)
+
+
+def _look_if_old(found: Request) -> None:
+    """So that the facts are fresh by the time the edit has been checked and is decided on."""
+    if found.is_pending and looks.too_old(found, clock.now()):
+        looks.want(found)
 
 
 def _edit_page(
@@ -417,9 +425,9 @@ def _others_needed(found: Request, judgement: Judgement) -> str:
     """Who else has to approve the edited call; empty when this person's approval is enough."""
     group = judgement.reviewers
     if group is not None and (found.group is None or group.id != found.group.pk):
-        return f"The edited call is decided by {group.name}. Approving sends it to them."
+        return f"The edited call is decided by {group.name}. It is proposed to them."
     if judgement.tier in reviewers.AUTHORS_EXCLUDED:
-        return "You become an author of this action, so somebody else approves it. Approving sends it to them."
+        return "You become an author of this action, so somebody else approves it."
     return ""
 
 

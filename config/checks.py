@@ -86,10 +86,10 @@ def leases() -> Iterator[CheckMessage]:
 def agents() -> Iterator[CheckMessage]:
     for name in settings.AGENTS:
         if not _importable(name):
-            yield Doubt(
+            yield Error(
                 f"AGENTS names {name!r}, and there is no such module.",
                 hint="Web and workers import the same comma-separated list of modules.",
-                id="abeyance.W003",
+                id="abeyance.E007",
             )
 
 

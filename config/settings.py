@@ -43,6 +43,7 @@ LOOK_AGAIN = env.float("LOOK_AGAIN", 30.0)  # between looks at what could not be
 AGENT_TIMEOUT = env.float("AGENT_TIMEOUT", 10.0)  # an agent's own code between two calls
 MAX_SUSPENDED = env.float("MAX_SUSPENDED", 30 * 86400.0)
 HISTORY_REFUSES_TRUNCATE = env.bool("HISTORY_REFUSES_TRUNCATE", True)  # off in tests, which empty tables
+SUBMIT_RATE = env.str("SUBMIT_RATE", "600/min")  # runs a key may start, counted by each web process
 GATEWAY_URL = env.str("GATEWAY_URL", "http://127.0.0.1:8900")
 
 EMAIL_URL = env.str("EMAIL_URL", "")
@@ -132,7 +133,12 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 # Groups with rights beyond reviewing (`approvals/rights.py`), and who reviews what nobody else may.
-OPERATORS, POLICY_EDITORS, AUDITORS, FALLBACK_REVIEWERS = "operators", "policy editors", "auditors", "reviewers"
+OPERATORS, POLICY_EDITORS, AUDITORS, FALLBACK_REVIEWERS = (
+    "operators",
+    "policy editors",
+    "auditors",
+    "reviewers",
+)
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGIN_METHODS = {"email"}
@@ -150,8 +156,11 @@ MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LOCAL  # browsers count http://localhost as
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["runs.api.bodies.StrictJSON"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["approvals.keys.KeyAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "EXCEPTION_HANDLER": "runs.api.problem.answer",
+    "URL_FORMAT_OVERRIDE": None,  # a query parameter nobody knows is refused
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Abeyance",
@@ -159,6 +168,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
     "COMPONENT_SPLIT_REQUEST": True,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SWAGGER_UI_DIST": "SIDECAR",

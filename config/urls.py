@@ -4,11 +4,15 @@ from django.contrib import admin
 from django.urls import include, path
 
 from config import health
+from runs.urls import api_urlpatterns
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
+    path("admin/rq/", include("runs.admin.dashboard")),
     path("admin/", admin.site.urls),
     path("accounts/", include("allauth.urls")),
+    path("api/", include((api_urlpatterns, "api"))),
+    path("runs/", include("runs.urls")),
     path("", include("approvals.urls")),
 ]

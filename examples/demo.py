@@ -15,6 +15,7 @@ from pathlib import Path
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 
@@ -25,7 +26,7 @@ from examples.policies import SEED
 REVIEWING = ("refunds", "marketing", "purchasing", settings.FALLBACK_REVIEWERS)
 SUBMITTER = "eli@example.com"
 PASSWORD = re.compile(r"^Password\s+(\S+)$", re.MULTILINE)
-WORDS = (
+_WORDS = (
     "amber anchor apple autumn basil beacon birch bottle breeze brook button cactus candle canyon cedar "
     "cherry cliff clover cobalt copper coral cotton crane daisy delta dune eagle ember falcon fennel fern "
     "fiddle flint forest garden ginger granite harbor hazel heron honey indigo iris island ivory jasmine "
@@ -33,7 +34,8 @@ WORDS = (
     "oasis ocean olive onyx opal orchard otter paper pebble pepper pine plum poppy prairie quartz quill "
     "raven reed river robin saffron sage sandal scarlet shell silver slate sorrel sparrow spruce summit "
     "tango thyme timber topaz tulip valley velvet violet walnut willow winter yarrow zephyr"
-).split()
+)
+WORDS = _WORDS.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,11 @@ def key_file() -> Path:
 
 def _people() -> str:
     password = "-".join([*(secrets.choice(WORDS) for _ in range(3)), str(secrets.randbelow(900) + 100)])
+    hashed = make_password(password)  # once: it is slow on purpose
     for person in PEOPLE:
         first_name, _, last_name = person.name.partition(" ")
         user = User(username=person.email, email=person.email, first_name=first_name, last_name=last_name)
-        user.is_staff = person.staff
-        user.set_password(password)
+        user.is_staff, user.password = person.staff, hashed
         user.save(force_insert=True)
         user.groups.set([Group.objects.get_or_create(name=name)[0] for name in person.groups])
         EmailAddress.objects.create(user=user, email=person.email, verified=True, primary=True)
@@ -136,8 +138,9 @@ def _to_try() -> list[str]:
     return [
         *start,
         "or by REST:",
-        f"curl {settings.BASE_URL}/api/v1/runs -H \"Authorization: Api-Key $(cat '{_short(key_file())}')\" \\",
-        "     --json '{\"agent\": \"refund-desk\", \"input\": {\"ticket\": 5512}}'",
+        f"curl {settings.BASE_URL}/api/v1/runs -H 'Content-Type: application/json' \\",
+        f"     -H \"Authorization: Api-Key $(cat '{_short(key_file())}')\" \\",
+        '     -d \'{"agent": "refund-desk", "input": {"ticket": 5601}}\'',
         "Other tickets, a mailing, a purchase: examples/README.md",
     ]
 

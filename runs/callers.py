@@ -20,7 +20,8 @@ from runs.models import Run
 class Caller:
     """`visible` narrows runs to those this caller may see; `own` says whether one is theirs.
 
-    `operator` may pause, resume and cancel any run; `may_pause` says whether a reviewer may pause this one.
+    `operator` may pause, resume and cancel any run; `may_pause` says whether a reviewer may pause this one;
+    `sees_all` is for the doors that show everything there is.
     """
 
     actor: Actor
@@ -28,6 +29,7 @@ class Caller:
     operator: bool
     visible: Callable[[QuerySet[Run]], QuerySet[Run]]
     may_pause: Callable[[Run], bool]
+    sees_all: bool = False
 
     def own(self, run: Run) -> bool:
         return bool(self.owner_id) and run.owner_id == self.owner_id

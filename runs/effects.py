@@ -67,7 +67,8 @@ def resolve(call: Call[Any], step: Step, at: datetime) -> Again | Adopt | Doubt:
     assert step.may_act_until is not None
     left = (step.may_act_until - at).total_seconds()
     if tool.properties.verify is None:
-        return Doubt("nobody can tell whether it happened, and the tool has no way to find out", None)
+        why = "nobody can tell whether it happened, and the tool has no way to find out"
+        return Doubt(why, left if left > 0 else None)
     return _verified(call, step.key, left)
 
 
@@ -78,8 +79,10 @@ def _verified(call: Call[Any], effect_key: str, left: float) -> Again | Adopt | 
         with timers.limit(call.tool.properties.timeout):
             found = verify(effect_key)
             text = None if found is None else call.returns.write(found)
-    except (Exception, timers.OutOfTime) as error:  # an author's code: whatever it raises is "cannot tell"
-        why = f"looking whether it happened failed: {type(error).__name__}: {error}"[:500]
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an author's code: whatever it raises is "cannot tell"
+        why = f"looking whether it happened failed: {type(error).__name__}: {recorded.message(error)}"[:500]
         return Doubt(why, left if left > 0 else None)
     if text is not None:
         return Adopt(Known("returned", text))
@@ -136,7 +139,8 @@ def evidence(
         item["at"] = clock.now().isoformat()
         Step.objects.filter(pk=step.pk).update(evidence=[*step.evidence, item])
         journal.write(run, actor, "evidence", index=index, attempt=attempt, kind=known.kind)
-        _settle_by_evidence(run, step, known, actor)
+        if digest == (step.executed_digest or step.arguments_digest):
+            _settle_by_evidence(run, step, known, actor)
     return True
 
 

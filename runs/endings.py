@@ -14,7 +14,7 @@ from runs.clock import Now, now
 from runs.exceptions import LostRace, RunEnded
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
-from runs.states import RunStatus
+from runs.states import EffectState, RunStatus
 
 
 def end(
@@ -27,6 +27,7 @@ def end(
     if run.ended:
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
     _close_holds(run, actor)
+    _leave_in_doubt(run, actor)
     lifecycle.close(run, status, actor, result=result, error=error, why=why)
     run.refresh_from_db()
     signals.run_ended.send(Run, run=run, actor=actor, why=why)
@@ -45,6 +46,13 @@ def _close_holds(run: Run, actor: Actor) -> None:
         Step.objects.filter(run=run, open_holds__gt=0).update(open_holds=0)
         Run.objects.filter(pk=run.pk).update(open_holds=0)
         journal.write(run, actor, "holds_closed", count=closed)
+
+
+def _leave_in_doubt(run: Run, actor: Actor) -> None:
+    """An effect whose worker died before its receipt: nobody looks at it any more, so it says that it is open."""
+    for step in Step.objects.filter(run=run, effect=EffectState.DISPATCHED).pending():
+        Step.objects.filter(pk=step.pk).update(effect=EffectState.IN_DOUBT)
+        journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why="the run ended first")
 
 
 def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:

@@ -11,7 +11,7 @@ import socket
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
@@ -72,27 +72,26 @@ def drive(run_id: uuid.UUID) -> None:
 
 
 def _until_still(fence: Fence) -> None:
-    """Loads and drives; a release or a hold that comes in between means: load again."""
+    """Loads and drives; a release or a stop that comes in between means: load again."""
     while True:
         drive_on = Drive.load(fence)
         try:
             drive_on.go()
+            return
         except LostRace as race:
             log.info("loading_again", run=str(fence.run), why=str(race))
-            continue
-        except (Diverged, snapshots.Mismatched) as difference:
-            drive_on.diverged(difference)
         finally:
             drive_on.drop()
-        return
 
 
 @dataclass
 class Pending:
-    """A receipt that may ride in the commit of the next intent."""
+    """A receipt that may ride in the commit of the next intent. `sent`: the call it came of, if one was made."""
 
     settles: str
     parameters: dict[str, Any]
+    known: Known
+    sent: Job | None
 
 
 @dataclass
@@ -122,7 +121,16 @@ class Drive:
         return cls(fence, run, entries, wakes=run.wakes, open_holds=run.open_holds)
 
     def go(self) -> None:
-        """Rebuilds the agent and drives it until it ends, parks or is handed back."""
+        """Rebuilds the agent and drives it until it ends, parks or is handed back; a difference holds it.
+
+        Raises LostRace: load again.
+        """
+        try:
+            self._go()
+        except (Diverged, snapshots.Mismatched) as difference:
+            self._hold_as_diverged(difference)
+
+    def _go(self) -> None:
         if self.run.stop_requested:
             endings.stop(self.fence)
             return
@@ -148,6 +156,7 @@ class Drive:
 
     def _converse(self, agent: Agent) -> None:
         assert self.conversation is not None
+        lease.busy(settings.AGENT_TIMEOUT)
         said = self.conversation.advance()
         index = 0
         while isinstance(said, Wanted):
@@ -155,6 +164,7 @@ class Drive:
             if outcomes is None:
                 return
             index += len(said.calls)
+            lease.busy(settings.AGENT_TIMEOUT)
             said = self.conversation.advance(outcomes)
         self._end(agent, index, said)
 
@@ -210,22 +220,34 @@ class Drive:
     # -- Making calls ------------------------------------------------------------
 
     def _make(self, proposals: dict[int, Proposal]) -> bool:
-        """Passes each call through the gate and makes those that may start. False: parked."""
+        """Passes each call through the gate and makes those that may start. False: parked.
+
+        A call whose intent is committed is in flight, also when a hold stops those behind it: it is made.
+        """
         if self.open_holds:
             return self._park(proposals)
         jobs: list[tuple[Proposal, Job]] = []
-        for index, proposal in proposals.items():
+        try:
+            self._start_all(proposals, jobs)
+        except (LostRace, snapshots.Mismatched):
+            self._call(jobs)
+            self._flush()
+            raise
+        self._call(jobs)
+        if all(self._settled(index) for index in proposals):
+            return True
+        return self._park(proposals)
+
+    def _start_all(self, proposals: dict[int, Proposal], jobs: list[tuple[Proposal, Job]]) -> None:
+        """Adds to `jobs` what may be called, until a hold or a stop comes. Raises LostRace, EpochLost."""
+        for proposal in proposals.values():
             passed = self._pass(proposal)
             if isinstance(passed, Settled):
                 self._settle_uncalled(proposal, passed)
             elif isinstance(passed, Go):
                 if (job := self._start(proposal, passed)) is None:
-                    return self._after_stop(proposals)
+                    return
                 jobs.append((proposal, job))
-        self._call(jobs)
-        if all(self._settled(index) for index in proposals):
-            return True
-        return self._park(proposals)
 
     def _pass(self, proposal: Proposal) -> gate.Pass:
         entry = self.entries.get(proposal.index)
@@ -237,7 +259,9 @@ class Drive:
             return Held()
         self._flush()
         step = Step.objects.get(pk=entry.id)
+        _untouched(step)
         if step.status == StepStatus.DISPATCHED:
+            lease.busy(proposal.call.tool.properties.timeout)
             return self._resolve(proposal, step)
         return gate.come_back(self.fence, proposal, step)
 
@@ -247,23 +271,33 @@ class Drive:
         if isinstance(found, effects.Adopt):
             return Settled(found.known, effect=effects.state_after(found.known))
         if isinstance(found, effects.Again):
-            return Go(step.sent, step.pk)
+            return Go(step.sent, step.pk, step.attempt + 1)
         effects.doubt(self.fence, step.pk, found)
         return Held()
 
     def _start(self, proposal: Proposal, passed: Go) -> Job | None:
-        """Commits the intent of an effect (a pure tool needs none). None: a hold or a stop came first."""
+        """Commits the intent of an effect. A pure tool needs none: it starts after the receipt before it is in,
+        whose commit says whether a hold came. None: a hold or a stop came first."""
         tool = proposal.call.tool
-        context = ToolContext(self.fence.run, proposal.index, effects.key(self.fence.run, proposal.index), 1)
+        key = effects.key(self.fence.run, proposal.index)
+        context = ToolContext(self.fence.run, proposal.index, key, passed.attempt)
         if tool.properties.effect and not passed.committed:
             parameters = self._intent(proposal, passed)
             if not self._boundary("row" if passed.step else "new", parameters):
                 return None
-        if not lease.alive():
-            raise EpochLost("this worker's lease may have run out")
-        lease.busy(tool.properties.timeout)
+        elif not tool.properties.effect:
+            self._flush()
+            if self.open_holds:
+                return None
+        self._fence_oneself(tool.properties.timeout)
         points.reach("after-intent-before-call")
         return Job(proposal.call, passed.arguments, context)
+
+    def _fence_oneself(self, seconds: float) -> None:
+        """Right before a call that may take so long: raises EpochLost when somebody else may have the run."""
+        if not lease.alive():
+            raise EpochLost("this worker's lease may have run out")
+        lease.busy(seconds)
 
     def _intent(self, proposal: Proposal, passed: Go) -> dict[str, Any]:
         tool = proposal.call.tool
@@ -287,10 +321,11 @@ class Drive:
         """Makes the calls side by side and records each as it is known."""
         by_call = {id(job.call): proposal for proposal, job in jobs}
         for job, known in invocation.run_together([job for _, job in jobs]) if jobs else ():
-            self._record(by_call[id(job.call)], job, self._retried(job, known))
+            self._record(by_call[id(job.call)], *self._retried(job, known))
 
-    def _retried(self, job: Job, known: Known) -> Known:
-        """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent."""
+    def _retried(self, job: Job, known: Known) -> tuple[Job, Known]:
+        """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent.
+        The last attempt and what is known of it."""
         tool = job.call.tool
         for attempt in range(1, tool.properties.retries + 1):
             if not _may_retry(tool, known):
@@ -298,8 +333,10 @@ class Drive:
             time.sleep(min(effects.backoff(tool, attempt), settings.SLICE))
             if tool.properties.effect and not self._redispatch(job):
                 break
+            job = replace(job, context=replace(job.context, attempt=job.context.attempt + 1))
+            self._fence_oneself(tool.properties.timeout)
             known = invocation.run(job)
-        return known
+        return job, known
 
     def _redispatch(self, job: Job) -> bool:
         """A new intent for the same call: next attempt, same key, later limit. False: a hold came."""
@@ -319,7 +356,8 @@ class Drive:
         has_row = tool.properties.effect or proposal.index in self.entries
         state = effects.state_after(known) if tool.properties.effect else ""
         edited = values.digest(job.arguments) if job.arguments != proposal.arguments else ""
-        self._settle(proposal, known, settles="row" if has_row else "new", effect=state, executed_digest=edited)
+        settles = "row" if has_row else "new"
+        self._settle(proposal, known, settles=settles, effect=state, executed_digest=edited, sent=job)
         if tool.properties.effect and not tool.repeatable:
             self._flush()
 
@@ -350,13 +388,14 @@ class Drive:
         effect: str,
         executed_digest: str = "",
         decision: dict[str, str] | None = None,
+        sent: Job | None = None,
     ) -> None:
         """Puts a receipt into `pending`, and its entry where the agent's next question finds it."""
         self._flush()
         before = self.entries.get(proposal.index)
         status = StepStatus.DONE if known.kind == "returned" else StepStatus.RAISED
         entry = self._entry(proposal, known.text, str(status), before, executed_digest, decision)
-        self.pending = Pending(settles, self._receipt(proposal, entry, effect, decision))
+        self.pending = Pending(settles, self._receipt(proposal, entry, effect, decision), known, sent)
         self.entries[proposal.index] = entry
         self.steps_made += 1
 
@@ -443,25 +482,21 @@ class Drive:
         return not starts or intents == 1
 
     def _keep_as_evidence(self, pending: Pending | None) -> None:
-        if pending is None or pending.settles != "row" or not pending.parameters["effect_after"]:
+        """What this worker's own attempt brought, after somebody else had the run."""
+        if pending is None or pending.sent is None or not pending.parameters["effect_after"]:
             return
-        told = pending.parameters
-        step = Step.objects.get(run=self.fence.run, index=told["done"])
-        kind = "returned" if told["outcome"] == StepStatus.DONE else "raised"
+        context = pending.sent.context
         effects.evidence(
             self.fence.run,
-            step.index,
-            effect_key=effects.key(self.fence.run, step.index),
-            attempt=step.attempt,
-            digest=step.executed_digest or step.arguments_digest,
-            known=Known(kind, told["result"]),
+            context.index,
+            effect_key=context.idempotency_key,
+            attempt=context.attempt,
+            digest=values.digest(pending.sent.arguments),
+            known=pending.known,
             actor=self.fence.actor,
         )
 
     # -- Stopping ---------------------------------------------------------------
-
-    def _after_stop(self, proposals: dict[int, Proposal]) -> bool:
-        return self._park(proposals)
 
     def _park(self, proposals: dict[int, Proposal]) -> bool:
         """Gives the worker back. Always False, for the caller to return."""
@@ -499,8 +534,9 @@ class Drive:
         lifecycle.hand_back(self.fence, why)
         return True
 
-    def diverged(self, difference: Exception) -> None:
-        """Holds the whole run, shows both sides, and parks it. Nothing ran."""
+    def _hold_as_diverged(self, difference: Exception) -> None:
+        """Holds the whole run, shows both sides, and parks it. Nothing ran. Raises LostRace: load again."""
+        points.reach("before-diverged")
         self._flush()
         with transaction.atomic():
             run = lifecycle.lock_fenced(self.fence)
@@ -511,6 +547,15 @@ class Drive:
                 holds.place(run, cause=Cause.DIVERGED, actor=self.fence.actor, why=str(difference)[:4000], detail=detail)
             wakes = run.wakes
         lifecycle.park(self.fence, wakes)
+
+
+def _untouched(step: Step) -> None:
+    """Raises Mismatched when the arguments of a call that waits are not those whose digest was kept."""
+    kept, found = step.executed_digest or step.arguments_digest, values.digest(step.sent)
+    if found != kept:
+        raise snapshots.Mismatched(
+            snapshots.Mismatch(f"the digest of the arguments of step {step.index}", kept[:16], found[:16])
+        )
 
 
 _COLUMNS = (

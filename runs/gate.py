@@ -123,12 +123,13 @@ def register(authority: Authority) -> None:
 class Go:
     """The call may start: a pure tool at once, an effect with an intent.
 
-    `step` is the row's id where there is one (its intent is an update), `arguments` what to send. With a
-    permit the intent is already committed (`committed`).
+    `step` is the row's id where there is one (its intent is an update), `arguments` what to send, `attempt` the
+    number of this dispatch. With a permit the intent is already committed (`committed`).
     """
 
     arguments: str
     step: int | None = None
+    attempt: int = 1
     committed: bool = False
 
 
@@ -233,7 +234,8 @@ def come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     """A call that was here before and has no open hold now: what was said of it in between decides."""
     last = step.holds.order_by("released_at").last()
     if last is None or step.status == StepStatus.PROPOSED:
-        return arrive(fence, proposal)
+        passed = arrive(fence, proposal)
+        return Go(passed.arguments, step.pk, step.attempt + 1) if isinstance(passed, Go) else passed
     if last.resolution == "expired":
         return _expired(proposal, last)
     if last.resolution == "rejected":
@@ -288,7 +290,7 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
 def _without_permit(fence: Fence, proposal: Proposal, step: Step, verdict: Verdict) -> Pass:
     """Held for something else than an approval, or the approval lapsed behind another hold."""
     if verdict.verdict == "allow" and not step.holds.filter(cause=Cause.APPROVAL).exists():
-        return Go(proposal.arguments, step.pk)
+        return Go(proposal.arguments, step.pk, step.attempt + 1)
     asked = Asked(proposal, verdict, _look(proposal.call, proposal.arguments), reason="lapsed")
     _place(fence, proposal, Cause.APPROVAL, asked, why="no approval is in force for this call")
     return Held()
@@ -336,7 +338,7 @@ def _consume(
         asked = Asked(proposal, verdict, readings, reason=refused.reason)
         _place(fence, proposal, Cause.APPROVAL, asked, why=refused.why)
         return Held()
-    return Go(permit.arguments, step.pk, committed=tool.properties.effect)
+    return Go(permit.arguments, step.pk, step.attempt + 1, committed=tool.properties.effect)
 
 
 def _intend(fence: Fence, proposal: Proposal, permit: Permit) -> None:

@@ -183,7 +183,7 @@ def pause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Hold:
         return standing
 
 
-def unpause(run_id: uuid.UUID, *, actor: Actor) -> Run:
+def unpause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
     """Releases the pause, and nothing else.
 
     Raises RunEnded; WrongState when the run is not paused, or an operator paused it and this is none.
@@ -197,6 +197,6 @@ def unpause(run_id: uuid.UUID, *, actor: Actor) -> Run:
             raise WrongState(f"run {run_id} is not paused; it is {run.status}")
         if standing.by_operator and not actor.operator:
             raise WrongState("an operator paused this run; only an operator can resume it")
-        release_locked(run, standing, actor=actor, resolution="resumed")
+        release_locked(run, standing, actor=actor, resolution="resumed", answer=why or None)
         run.refresh_from_db()
     return run

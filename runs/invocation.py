@@ -51,7 +51,9 @@ def run(job: Job) -> Known:
             value = _perform(job)
     except timers.OutOfTime:
         return _failed(tool, TimedOut(tool.properties.timeout))
-    except Exception as error:  # a tool is an author's code: whatever it raises, a record comes of it
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an author's code, which may also exit: whatever it does, a record comes of it
         return _failed(tool, error)
     points.reach("after-call-before-record")
     return _returned(job.call, value)
@@ -105,7 +107,7 @@ def _returned(call: Call[Any], value: Any) -> Known:
         return Known("raised", recorded.write(failed, ()), failed)
 
 
-def _failed(tool: Tool[..., Any], error: Exception) -> Known:
+def _failed(tool: Tool[..., Any], error: BaseException) -> Known:
     text = recorded.write(error, tool.recorded_errors)
     if isinstance(error, NotSent):
         return Known("unsent", text, error)

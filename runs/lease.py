@@ -38,8 +38,8 @@ class Lease:
                 self._thread.start()
 
     def busy(self, seconds: float) -> None:
-        """What starts now may take so long; renewing goes on until then."""
-        self._busy_until = time.monotonic() + seconds + settings.LEASE
+        """What starts now may take so long; renewing goes on until then, or until what started before is due."""
+        self._busy_until = max(self._busy_until, time.monotonic() + seconds + settings.LEASE)
 
     def let_go(self) -> None:
         with self._changed:
@@ -54,6 +54,8 @@ class Lease:
             fence, at = self._due()
             if fence is not None and at < self._busy_until:
                 self._renew(fence, at)
+            elif self._fence is None:
+                connection.close()  # nothing to keep alive: no connection either
 
     def _due(self) -> tuple[Fence | None, float]:
         """Sleeps a part of a heartbeat: no work and no connection for runs that end sooner."""

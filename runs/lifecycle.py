@@ -71,8 +71,7 @@ def submit(asked: Submission, *, actor: Actor) -> tuple[Run, bool]:
             journal.write(run, actor, "submitted", agent=str(made), on_behalf_of=asked.on_behalf_of)
             queues.ring(run.id)
     except IntegrityError:
-        before = _before(asked, actor)
-        if before is None:
+        if not asked.idempotency_key or (before := _before(asked, actor)) is None:
             raise
         return before, False
     return run, True
@@ -99,7 +98,7 @@ def _create(asked: Submission, made: agents.Agent, text: str, actor: Actor) -> R
         submitter_id=actor.id,
         submitter_name=actor.name,
         owner_id=asked.owner_id,
-        idempotency_key=asked.idempotency_key,
+        idempotency_key=asked.idempotency_key or None,
         submission_digest=asked.digest(),
         again_of=asked.again_of,
     )

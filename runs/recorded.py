@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runs import exceptions, values
-from runs.exceptions import AgentError, BadValue, ToolFailed
+from runs.exceptions import AgentError, ToolFailed
 
 MESSAGE = 4000
 
@@ -22,9 +22,13 @@ def write(error: BaseException, declared: Sequence[type[Exception]]) -> str:
             rebuilt = read(text, declared)
             if type(rebuilt) is type(error) and rebuilt.args == error.args:
                 return text
-        except (BadValue, TypeError):
-            pass
-    return values.canonical({"type": "ToolFailed", "args": [type(error).__name__, _message(error)]})
+        except Exception:  # its class is an author's, and cannot be rebuilt from `args`
+            return _as_failure(error)
+    return _as_failure(error)
+
+
+def _as_failure(error: BaseException) -> str:
+    return values.canonical({"type": "ToolFailed", "args": [type(error).__name__, message(error)]})
 
 
 def read(text: str, declared: Sequence[type[Exception]]) -> Exception:
@@ -44,7 +48,7 @@ def _ours(name: str) -> type[AgentError] | None:
     return found if isinstance(found, type) and issubclass(found, AgentError) else None
 
 
-def _message(error: BaseException) -> str:
+def message(error: BaseException) -> str:
     """The error's text, with what the database refuses shown as an escape."""
     try:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])

@@ -66,7 +66,9 @@ class Conversation:
             return Returned(stop.value)
         except timers.OutOfTime:
             return Raised(AgentMistake(f"the agent's own code ran for more than {self._limit:g} s between two calls"))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit and CancelledError: whatever it does, a record comes of it
             if "no running event loop" in str(error):
                 error.add_note("An agent awaits calls of tools only; put waiting and outside things into a tool.")
             return Raised(error)

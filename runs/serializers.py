@@ -39,7 +39,7 @@ class Submit(Body):
 
     agent: Annotated[str, Field(min_length=1, max_length=100, description="A name from /api/v1/agents.")]
     input: Annotated[dict[str, Any], Field(description="The agent's arguments, by its input_schema.")]
-    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50, description="Your own, to find it by.")] = {}
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=50, description="To find it by.")] = {}
     on_behalf_of: Annotated[
         str, Field(max_length=200, description="Whom it acts for; they never decide its requests.")
     ] = ""
@@ -75,7 +75,7 @@ class Filters(Paged):
 
 
 class Wait(Query):
-    """How long to wait, in seconds, for the run to move on from the version `since` (else: the present one)."""
+    """How many seconds to wait for the run to move on from the version `since` (else: the present one)."""
 
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT, allow_inf_nan=False)] = 0
     since: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,18}$")] | None = None
@@ -133,7 +133,7 @@ class ListedRun(BaseModel):
     agent: str
     agent_version: str
     status: RunStatus
-    stopping: Annotated[bool, Field(description="A cancel was asked for; a call in flight is finished first.")]
+    stopping: Annotated[bool, Field(description="A cancel was asked for; a call in flight is finished.")]
     labels: dict[str, str]
     on_behalf_of: str
     version: Annotated[str, Field(description="An integer as text; rises whenever the run moves.")]

@@ -57,6 +57,9 @@ def check(run: Run, entries: list[Entry]) -> Mismatch | None:
         return None
     if last.schema_version > SCHEMA_VERSION:
         return Mismatch("the snapshot's schema", f"version {last.schema_version}", f"at most {SCHEMA_VERSION}")
+    then, now = f"{last.agent}@{last.agent_version}", f"{run.agent}@{run.agent_version}"
+    if then != now:
+        return Mismatch("the agent", then, now)
     there = sum(1 for e in entries if e.is_settled)
     if there < last.steps:
         return Mismatch("the number of settled steps", str(last.steps), str(there))

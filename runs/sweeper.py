@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import close_old_connections, transaction
+from django.db.models import Exists, OuterRef
 
 from runs import clock, endings, holds, lifecycle, queues
 from runs.actors import SYSTEM
@@ -140,7 +141,8 @@ def _to_look_at(now: datetime) -> Iterable[Any]:
 def _long_suspended(now: datetime) -> Iterable[Any]:
     limit = now - timedelta(seconds=settings.MAX_SUSPENDED)
     due = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=limit)
-    return due.exclude(holds__released_at__isnull=True, holds__cause__in=endings.WAITING).values_list("pk", flat=True)
+    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=endings.WAITING)  # exclude() would mix two holds
+    return due.filter(~Exists(waits)).values_list("pk", flat=True)[:AT_ONCE]
 
 
 register("recover", _lapsed, lifecycle.recover)

@@ -117,7 +117,7 @@ def pointer(path: str, key: str | int) -> str:
 
 def check(value: Any, path: str = "", depth: int = 0) -> None:
     """Raises BadValue at the first part of a JSON value that cannot be stored."""
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, dict | list):
         raise BadValue(path, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         _check_text(value, path)
@@ -169,11 +169,14 @@ class Values:
     def write(self, value: Any, *, limit: int = MAX_RESULT) -> str:
         """Canonical text of `value`, validated against the type first.
 
-        Raises BadValue: does not fit the type, too large, or does not come back equal.
+        Raises BadValue: does not fit the type, too large, or is not read back from its own text as the same.
         """
         try:
             fitted = self._adapter.validate_python(value)
-            text = canonical(self._adapter.dump_python(fitted, mode="json", warnings="error"))
+            text = self._written(fitted)
+            again = self._adapter.validate_json(text)
+            if again != fitted and self._written(again) != text:  # equal sets may be written in another order
+                raise BadValue("", f"{type(value).__name__} does not come back from its own text as it was")
         except ValidationError as error:
             raise BadValue(*_first(error)) from None
         except BadValue:
@@ -183,6 +186,9 @@ class Values:
         if len(text.encode()) > limit:
             raise BadValue("", f"{len(text.encode()):,} bytes; at most {limit:,} are kept")
         return text
+
+    def _written(self, value: Any) -> str:
+        return canonical(self._adapter.dump_python(value, mode="json", warnings="error"))
 
     def read(self, text: str) -> Any:
         """The value of a canonical text. Raises BadValue when it no longer fits the type."""
@@ -275,6 +281,8 @@ class Signature:
             text = canonical(model.model_dump(mode="json", warnings="error"))
         except BadValue as error:
             raise BadArguments(self.subject, [(error.path, error.message)]) from None
+        except Exception as error:  # Pydantic's serialisers raise what the type's own code raises
+            raise BadArguments(self.subject, [("", f"cannot be written: {error}")]) from None
         if len(text.encode()) > MAX_ARGUMENTS:
             raise BadArguments(
                 self.subject, [("", f"{len(text.encode()):,} bytes; at most {MAX_ARGUMENTS:,} are taken")]

@@ -12,6 +12,7 @@ from runs import gate, values
 from runs.exceptions import PermitRefused
 from runs.gate import Permit, Proposal, Verdict
 from runs.models import Run, Step
+from runs.models.fact import Moment
 from runs.states import Cause
 
 RULES = "TEST_RULES"
@@ -30,7 +31,7 @@ class Authority:
         said = json.loads(last.answer or "{}")
         edited = said.get("arguments")
         sent = step.arguments if edited is None else values.canonical(edited)
-        looks = step.readings.order_by("id")
+        looks = step.readings.exclude(moment=Moment.CALL).order_by("id")
         last_look = looks.last()
         facts = {r.name: r.value for r in looks if last_look and r.look == last_look.look}
         verb = "approve" if edited is None else "edit"

@@ -105,4 +105,5 @@ def _empty_queue(request: pytest.FixtureRequest) -> Iterator[None]:
         from django.conf import settings
 
         with redis.Redis.from_url(settings.REDIS_URL) as queue:
-            queue.flushdb()
+            if jobs := list(queue.scan_iter("rq:*")):
+                queue.delete(*jobs)

@@ -97,7 +97,7 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "fingerprint": digests.fingerprint(request.ref, revision.number, revision.arguments_digest),
         "approve_label": label,
         "arguments_json": revision.arguments,
-        "kinds": None,
+        "kinds": kinds(revision),
         "argument_flags": flags(revision),
     }
 
@@ -121,6 +121,20 @@ def flags(revision: Revision) -> list[str]:
     if shown.known(revision.tool, revision.tool_version) is None:
         found.append("This tool is not the version that was proposed; its arguments are shown as they are, not decoded")
     return found[:20]
+
+
+def kinds(revision: Revision) -> dict[str, str]:
+    """What JSON cannot say of an argument: decimals and times travel as text."""
+    tool = shown.known(revision.tool, revision.tool_version)
+    properties = tool.signature.schema().get("properties", {}) if tool else {}
+    return {name: word for name, described in properties.items() if (word := _kind(described))}
+
+
+def _kind(described: dict[str, Any]) -> str:
+    types = {option.get("type") for option in described.get("anyOf", [described])}
+    if {"number", "string"} <= types:
+        return "decimal"
+    return str(described.get("format", ""))
 
 
 def _warnings(text: str) -> list[str]:

@@ -167,21 +167,26 @@ def is_hidden(character: str) -> bool:
 def _padding(text: str) -> Iterator[tuple[int, int, str]]:
     """Runs of nothing, in order: (start, end, what to say)."""
     for found in _PADDING.finditer(text):
-        yield found.start(), found.end(), _PADDING_WORDS[found.lastgroup or ""](found[0])
+        yield found.start(), found.end(), _PADDING_WORDS[found.lastgroup or ""](found)
 
 
-def _spaces_in_words(run: str) -> str:
-    return f"{len(run):,} spaces and tabs" if "\t" in run else f"{len(run):,} spaces"
+def _blank_lines(found: re.Match[str]) -> str:
+    ends_a_line = found.start() > 0
+    return f"{found[0].count(chr(10)) - ends_a_line:,} blank lines"
+
+
+def _spaces(found: re.Match[str]) -> str:
+    return f"{len(found[0]):,} spaces{' and tabs' if chr(9) in found[0] else ''}"
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-_PADDING_WORDS: dict[str, Callable[[str], str]] = {
-    "lines": lambda run: f"{run.count(chr(10)) - 1:,} blank lines",
-    "spaces": _spaces_in_words,
-    "trailing": lambda run: _counted(len(run), "trailing space"),
+_PADDING_WORDS: dict[str, Callable[[re.Match[str]], str]] = {
+    "lines": _blank_lines,
+    "spaces": _spaces,
+    "trailing": lambda found: _counted(len(found[0]), "trailing space"),
 }
 
 

@@ -9,6 +9,7 @@ import string
 from typing import Any
 
 from runs import tools
+from runs.tools.builtin import ASK
 from runs.tools.declared import Tool
 
 LONGEST = 80
@@ -17,6 +18,8 @@ LONGEST = 80
 def headline(tool_name: str, arguments: str) -> str:
     """One line that says what the call does; the tool's name where there is no such sentence."""
     tool = tools.get(tool_name)
+    if tool is ASK:
+        return f"Question: {_cut(json.loads(arguments)['question'].strip().partition(chr(10))[0])}"
     return _fill(tool.headline, arguments).rstrip(".") if tool else tool_name
 
 
@@ -59,5 +62,8 @@ def _told(name: str, value: Any) -> str:
         return f"no {words}"
     if isinstance(value, bool):
         return words if value else f"no {words}"
-    text = str(value) if isinstance(value, str) else json.dumps(value)
+    return _cut(value if isinstance(value, str) else json.dumps(value))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"

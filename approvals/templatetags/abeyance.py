@@ -300,7 +300,7 @@ def form_field(*, field: BoundField, code: bool = False) -> dict[str, Any]:
         "code": code,
         "group": bool(field.use_fieldset),
         "tick": getattr(widget, "input_type", "") == "checkbox" and not field.use_fieldset,
-        "optional": not field.field.required,
+        "optional": not getattr(field.field, "wanted", field.field.required),
     }
 
 

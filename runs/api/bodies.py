@@ -47,7 +47,7 @@ def unchunk(request: HttpRequest) -> None:
     if chunked and request.META.get("wsgi.input_terminated"):
         text = request.META["wsgi.input"].read(values.MAX_BODY + 1)
         request.META["CONTENT_LENGTH"] = str(len(text))
-        request._stream = io.BytesIO(text)  # type: ignore[attr-defined]
+        request._stream = io.BytesIO(text)
 
 
 def read(request: Request, model: type[B]) -> B:
@@ -55,7 +55,7 @@ def read(request: Request, model: type[B]) -> B:
     value = request.data
     takes = f"the body is a JSON object of {', '.join(model.model_fields)}"
     if not isinstance(value, dict):
-        raise problem.misfit("bad_body", takes, [("", f"a JSON object is wanted, not {type(value).__name__}")])
+        raise problem.misfit("bad_body", takes, [("", "this is not a JSON object")])
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -1,17 +1,13 @@
-"""The OpenAPI 3.1 description: what Pydantic models look like in it, and what every operation may refuse.
+"""What the OpenAPI 3.1 description cannot read from the views: parameters, headers, and every refusal.
 
-Schemas of what comes in are made for reading, those of what goes out for writing: a default makes a key
-optional only on the way in.
+The schemas of bodies are the Pydantic models' own. What a parameter may be is checked in `serializers`; the
+tests hold both together.
 """
 
 from typing import Any
 
-from drf_spectacular.contrib.pydantic import PydanticExtension
-from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ResolvedComponent
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import Direction, OpenApiParameter, OpenApiResponse
-from pydantic.json_schema import model_json_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 
 from runs.api import problem
 from runs.serializers import MAX_WAIT, Problem
@@ -28,25 +24,6 @@ _WHY = {
 }
 
 
-class Models(PydanticExtension):  # type: ignore[no-untyped-call]
-    """Pydantic models, in the mode that fits the direction."""
-
-    priority = 1
-
-    def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> dict[str, Any]:
-        schema = model_json_schema(
-            self.target,
-            ref_template="#/components/schemas/{model}",
-            mode="validation" if direction == "request" else "serialization",
-        )
-        for name, part in schema.pop("$defs", {}).items():
-            kind = ResolvedComponent.SCHEMA
-            auto_schema.registry.register_on_missing(
-                ResolvedComponent(name=name, type=kind, object=name, schema=part)
-            )
-        return schema
-
-
 def answers(*refusals: int, **shown: Any) -> dict[Any, Any]:
     """An operation's responses: `s200=Model` for what it gives, statuses for what it refuses."""
     found: dict[Any, Any] = {int(name.removeprefix("s")): model for name, model in shown.items()}
@@ -57,7 +34,11 @@ def answers(*refusals: int, **shown: Any) -> dict[Any, Any]:
 
 def header(name: str, description: str, *, response: tuple[int, ...] = ()) -> OpenApiParameter:
     return OpenApiParameter(
-        name, OpenApiTypes.STR, OpenApiParameter.HEADER, description=description, response=list(response) or False
+        name,
+        OpenApiTypes.STR,
+        OpenApiParameter.HEADER,
+        description=description,
+        response=list(response) or False,
     )
 
 
@@ -72,7 +53,7 @@ PAGED = [
 FILTERS = [
     _query("status", OpenApiTypes.STR, "May be given several times.", many=True, enum=list(RunStatus.values)),
     _query("agent", OpenApiTypes.STR, "The agent's name."),
-    _query("label.KEY", OpenApiTypes.STR, "Runs whose label KEY has this value; KEY is yours, several may be given."),
+    _query("label.KEY", OpenApiTypes.STR, "Runs whose label KEY has this value; KEY is yours."),
     _query("created_after", OpenApiTypes.DATETIME, "This moment or later, with its offset from UTC."),
     _query("created_before", OpenApiTypes.DATETIME, "Earlier than this moment, with its offset from UTC."),
     *PAGED,
@@ -81,8 +62,8 @@ WAIT = [
     _query(
         "wait",
         {"type": "number", "minimum": 0, "maximum": MAX_WAIT, "default": 0},
-        "Seconds to wait for the run to move. A run that has ended is answered at once; so is everybody when too"
-        " many wait already, with `Retry-After`.",
+        "Seconds to wait for the run to move. A run that has ended is answered at once; so is"
+        " everybody when too many wait already, with `Retry-After`.",
     ),
     _query(
         "since",
@@ -92,8 +73,8 @@ WAIT = [
 ]
 IDEMPOTENCY_KEY = header(
     "Idempotency-Key",
-    "1 to 200 visible ASCII characters, unique among your key's. The same key and body again give the first run"
-    " (200); with another body they are refused (422). A refused request keeps nothing.",
+    "1 to 200 visible ASCII characters, unique among your key's. The same key and body again give the first"
+    " run (200); with another body they are refused (422). A refused request keeps nothing.",
 )
 CREATED = [
     header("Location", "Address of the run.", response=(201, 200)),

@@ -1,4 +1,7 @@
-"""Query parameters and headers in: each known by name, given as often as it may be, and of the right shape."""
+"""Query parameters and headers in: each known by name, given as often as it may be, of the right shape.
+
+What is unknown or does not fit is refused by name, with what the address takes. Nothing is guessed.
+"""
 
 import re
 from typing import Any, TypeVar, get_origin
@@ -28,7 +31,7 @@ def read(given: QueryDict, model: type[Q]) -> Q:
 
 def _takes(model: type[Query]) -> str:
     names = [name if name != "label" else "label.KEY" for name in model.model_fields]
-    return f"this address takes the parameters {', '.join(names)}" if names else "this address takes no parameters"
+    return f"this address takes the parameters {', '.join(names) or 'none'}"
 
 
 def _gather(given: QueryDict, model: type[Query]) -> dict[str, Any]:

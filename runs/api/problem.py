@@ -1,7 +1,7 @@
 """Every refusal under /api/ as `application/problem+json` (RFC 9457).
 
-`code` is what programs read; `type`, `title` and the status follow from it. `errors` names the places. Unknown
-and foreign things get the same answer. What nobody foresaw is logged, and answered without its text.
+`code` is what programs read; `type`, `title` and the status follow from it. `errors` names the places.
+Unknown and foreign things get the same answer. What nobody foresaw is logged, and answered without its text.
 """
 
 import logging
@@ -113,7 +113,7 @@ def _answer(error: Exception) -> _Answer:
         return _Answer("bad_request", str(error))
     if isinstance(error, (OperationalError, InterfaceError)):
         headers = {"Retry-After": str(RETRY_AFTER)}
-        return _Answer("unavailable", "nothing was changed; the same request may be sent again", headers=headers)
+        return _Answer("unavailable", "send the same request again, with the same key", headers=headers)
     return _Answer("internal_error", "it is in the service's log; nothing more is known here")
 
 
@@ -137,8 +137,9 @@ def _framework(error: APIException) -> _Answer:
     if wait := getattr(error, "wait", None):
         headers["Retry-After"] = str(int(wait) + 1)
     code = _BY_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal_error")
-    lacking = isinstance(error, NotAuthenticated)
-    return _Answer(code, "send your key: `Authorization: Bearer KEY`" if lacking else str(error.detail), headers=headers)
+    keyless = isinstance(error, NotAuthenticated)
+    detail = "send your key: `Authorization: Bearer KEY`" if keyless else str(error.detail)
+    return _Answer(code, detail, headers=headers)
 
 
 def too_large(what: str, limit: int, *places: Place) -> Refused:
@@ -148,4 +149,3 @@ def too_large(what: str, limit: int, *places: Place) -> Refused:
 def misfit(code: str, detail: str, errors: list[tuple[str, str]]) -> Refused:
     """A body that does not fit: `errors` are (JSON pointer, sentence)."""
     return Refused(code, detail, *(Place(pointer=path, detail=text) for path, text in errors))
-

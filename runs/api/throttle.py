@@ -1,4 +1,4 @@
-"""How many runs a key may start: counted in the web process's own memory, so that no request waits for Valkey.
+"""How many runs a key may start: counted in the web process's own memory, so that nobody waits for Valkey.
 
 With several web processes each counts for itself; the limit is a fuse, not a quota.
 """

@@ -1,9 +1,9 @@
 """The API's views: each parses, calls one verb and answers. Runs of others do not exist here."""
 
 import uuid
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from runs import agents, callers, endings, holds, lifecycle, serializers, values
-from runs.actors import Actor
 from runs.api import bodies, description, pages, parameters, problem, throttle, waiting
 from runs.api.description import answers
 from runs.callers import Caller
@@ -21,10 +20,9 @@ from runs.exceptions import NotFound, RunEnded, WrongState
 from runs.lifecycle import Submission
 from runs.models import Hold, Run, Step
 from runs.serializers import Place
-from runs.states import Cause, RunStatus
+from runs.states import Cause
 
 Q = TypeVar("Q", bound=serializers.Query)
-Verb = Callable[[uuid.UUID, Actor, str], object]
 
 
 class Door(APIView):
@@ -61,6 +59,7 @@ class Runs(Door):
         responses=answers(422, s200=serializers.RunsPage),
     )
     def get(self, request: Request) -> Response:
+        """Newest first. What went in and came out is in each run's own answer."""
         asked = self.query(serializers.Filters)
         found = _filtered(callers.of(request).visible(Run.objects.all()), asked)
         rows, cursor = pages.runs(serializers.with_holds(found), asked.cursor, asked.limit)
@@ -75,6 +74,7 @@ class Runs(Door):
         responses=answers(413, 415, 422, 429, s201=serializers.ShownRun, s200=serializers.ShownRun),
     )
     def post(self, request: Request) -> Response:
+        """Answers at once; the run starts when a worker takes it."""
         self.query(serializers.Query)
         caller = callers.of(request)
         asked = _submission(request, caller)
@@ -86,7 +86,7 @@ class Runs(Door):
         return _json(serializers.shown(run), Location=address, Idempotent_Replayed="true")
 
 
-def _filtered(runs: Any, asked: serializers.Filters) -> Any:
+def _filtered(runs: QuerySet[Run], asked: serializers.Filters) -> QuerySet[Run]:
     """Runs a list shows, without the columns it does not show."""
     if asked.status:
         runs = runs.filter(status__in=asked.status)
@@ -125,6 +125,7 @@ class OneRun(Door):
         responses=answers(404, 422, s200=serializers.ShownRun),
     )
     def get(self, request: Request, run_id: uuid.UUID) -> Response:
+        """What is asked for, what came of it, and what it waits for."""
         asked = self.query(serializers.Wait)
         caller = callers.of(request)
         run = _find(caller, run_id)
@@ -146,6 +147,7 @@ class Steps(Door):
         responses=answers(404, 422, s200=serializers.StepsPage),
     )
     def get(self, request: Request, run_id: uuid.UUID) -> Response:
+        """The calls the agent made or wants to make, with what came of each."""
         asked = self.query(serializers.Paged)
         run = callers.find(callers.of(request), run_id)
         rows, cursor = pages.steps(Step.objects.filter(run=run), asked.cursor, asked.limit)
@@ -159,20 +161,22 @@ class Steps(Door):
 class Control(Door):
     """A verb on a run, with an optional reason."""
 
-    verb: ClassVar[Verb]
-
     def may(self, caller: Caller, run: Run) -> bool:
         return caller.may_control(run)
+
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        raise NotImplementedError
 
     def act(self, request: Request, run_id: uuid.UUID) -> Run:
         """Raises NotFound, and Refused: forbidden, or what the verb said together with the run's status."""
         self.query(serializers.Query)
-        reason = bodies.read(request, serializers.Reason).reason
+        why = bodies.read(request, serializers.Reason).reason
         caller = callers.of(request)
-        if not self.may(caller, callers.find(caller, run_id)):
+        run = callers.find(caller, run_id)
+        if not self.may(caller, run):
             raise problem.Refused("forbidden", "only its submitter and operators may do that")
         try:
-            type(self).verb(run_id, caller.actor, reason)
+            self.do(caller, run, why)
         except (RunEnded, WrongState) as refused:
             standing = callers.find(caller, run_id).status
             raise problem.Refused(refused.code, str(refused), run_status=standing) from refused
@@ -183,50 +187,58 @@ _CONTROLLED = answers(404, 409, 413, 415, 422, s200=serializers.ShownRun)
 
 
 class Pause(Control):
-    verb = staticmethod(lambda run_id, actor, why: holds.pause(run_id, actor=actor, why=why))
-
     def may(self, caller: Caller, run: Run) -> bool:
         return caller.may_control(run) or caller.may_pause(run)
+
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        return holds.pause(run.pk, actor=caller.actor, why=why)
 
     @extend_schema(
         operation_id="runs_pause",
         summary="Pause a run",
-        description="Nothing new starts after the answer; a call in flight is finished. Pausing twice is one pause.",
         request=serializers.Reason,
         responses=_CONTROLLED,
     )
     def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """Nothing new starts after the answer; a call in flight is finished. Pausing twice is one pause."""
         return _json(serializers.shown(self.act(request, run_id)))
 
 
 class Resume(Control):
-    @staticmethod
-    def verb(run_id: uuid.UUID, actor: Actor, why: str) -> object:
-        _refuse_a_reviewers_pause(run_id, actor)
-        return holds.unpause(run_id, actor=actor, why=why)
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        if not caller.operator and _paused_by_a_reviewer(run):
+            raise WrongState("a reviewer paused this run; only a reviewer or an operator can resume it")
+        return holds.unpause(run.pk, actor=caller.actor, why=why)
 
     @extend_schema(
         operation_id="runs_resume",
         summary="Resume a run you paused",
-        description="Releases your pause, and nothing else that holds the run.",
         request=serializers.Reason,
         responses=_CONTROLLED,
     )
     def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """Releases your pause, and nothing else that holds the run."""
         return _json(serializers.shown(self.act(request, run_id)))
 
 
+def _paused_by_a_reviewer(run: Run) -> bool:
+    """Whether a person who does not own the run paused it. Every key that sees a run is its owner's."""
+    paused = Hold.objects.open().filter(run=run, cause=Cause.PERSON, opened_by_kind="person")
+    return paused.exclude(opened_by_id=run.owner_id).exists()
+
+
 class Cancel(Control):
-    verb = staticmethod(lambda run_id, actor, why: endings.cancel(run_id, actor=actor, why=why))
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        return endings.cancel(run.pk, actor=caller.actor, why=why)
 
     @extend_schema(
         operation_id="runs_cancel",
         summary="Cancel a run",
-        description="Nothing new starts after the answer. 202: a call in flight is finished first, then it ends.",
         request=serializers.Reason,
         responses={**_CONTROLLED, 202: serializers.ShownRun},
     )
     def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """Nothing new starts after the answer. 202: a call in flight is finished, then the run ends."""
         run = self.act(request, run_id)
         return _json(serializers.shown(run), status.HTTP_200_OK if run.ended else status.HTTP_202_ACCEPTED)
 
@@ -241,6 +253,7 @@ class Agents(Door):
         responses=answers(422, s200=serializers.AgentsList),
     )
     def get(self, request: Request) -> Response:
+        """Each by the version that new runs start on, with the JSON Schema of its input."""
         self.query(serializers.Query)
         versions: dict[str, list[str]] = {}
         for made in agents.all_versions():

@@ -1,7 +1,8 @@
 """The long-poll: an answer that waits until its run moves.
 
-A waiter sleeps between looks and holds no transaction; waiters of one run share a look. At most MAX_WAITERS of a
-process's threads may wait, so that there is always one left for a page: whoever comes after is answered at once.
+A waiter sleeps between looks and holds no transaction; waiters of one run share a look. At most MAX_WAITERS
+of a process's threads may wait, so that some are always left for pages: whoever comes after is answered at
+once.
 """
 
 import threading
@@ -45,7 +46,7 @@ def until_moved(run_id: uuid.UUID, since: int, seconds: float) -> None:
 
 
 def _version(run_id: uuid.UUID) -> int | None:
-    """What `serializers.version` says, by one look for all who wait for this run; None: there is no such row."""
+    """What `serializers.version` says, by one look for all who wait for this run; None: no such row."""
     now = time.monotonic()
     at, found = _seen.get(run_id, (0.0, None))
     if now - at < EVERY / 2 and at:

@@ -250,6 +250,7 @@
     startPulses();
     if (element.matches("[data-announce]")) { announcePulse(element); return; }
     if (element.id !== "main") return;
+    askForLook();
     if (kept.length) restore();
     (element.querySelector("[data-focus]") || element).focus();
     tick();
@@ -272,7 +273,17 @@
     all(".menu[open]").forEach((menu) => { menu.open = false; menu.querySelector("summary").focus(); });
   });
 
+  // Facts too old to decide on are looked at again as soon as somebody reads the page: the same POST as the button.
+  function askForLook() {
+    if (document.visibilityState !== "visible") return;
+    for (const form of all("form[data-auto]")) {
+      form.removeAttribute("data-auto");
+      form.requestSubmit();
+    }
+  }
+
   localise(document);
+  askForLook();
   tick();
   setInterval(tick, 1000);
   startPulses();

@@ -63,10 +63,17 @@ def test_only_what_the_environment_does_not_name_is_started(home, given, started
 
 
 def test_home_is_held_by_one_and_says_by_whom(home):
-    with embedded.held(home, "./run up"):
-        with pytest.raises(embedded.Busy, match=rf"\./run up \(process {os.getpid()}\)"), embedded.held(home, "me"):
-            pass
+    with (
+        embedded.held(home, "./run up"),
+        pytest.raises(embedded.Busy, match=f"./run up .process {os.getpid()}."),
+    ):
+        enter(embedded.held(home, "me"))
     with embedded.held(home, "somebody else"):
+        pass
+
+
+def enter(context):
+    with context:
         pass
 
 
@@ -134,8 +141,8 @@ def test_engine_that_does_not_start_says_where_to_read_why(home):
     postgres, _ = engines(home)
     postgres.prepare()
     (postgres.data / "postgresql.conf").write_text("no_such_setting = 1\n")
-    with pytest.raises(CannotStart, match=r"engines\.log"), embedded.running(home, [postgres]):
-        pass
+    with pytest.raises(CannotStart, match=r"engines\.log"):
+        enter(embedded.running(home, [postgres]))
     assert "contains errors" in (home / "engines.log").read_text()
 
 
@@ -150,7 +157,9 @@ def test_servers_end_with_a_starter_that_is_killed(home):
     )
     starter = subprocess.Popen([os.sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE)
     assert starter.stdout.readline() == b"up\n"
-    pids = [int((home / name).read_text().split()[0]) for name in ("postgres/postmaster.pid", "valkey/valkey.pid")]
+    pids = [
+        int((home / name).read_text().split()[0]) for name in ("postgres/postmaster.pid", "valkey/valkey.pid")
+    ]
     starter.send_signal(signal.SIGKILL)
     starter.wait()
     starter.stdout.close()

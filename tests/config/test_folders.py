@@ -83,7 +83,9 @@ def test_root_keeps_data_in_the_home_where_it_can_be_reached(open_folder, somebo
 
 
 @root_only
-def test_root_in_a_closed_clone_keeps_data_outside_and_says_where(tmp_path, open_folder, somebody, monkeypatch):
+def test_root_in_a_closed_clone_keeps_data_outside_and_says_where(
+    tmp_path, open_folder, somebody, monkeypatch
+):
     monkeypatch.setattr(folders, "STATE", open_folder)
     before = _mode(tmp_path.parent)
     chosen = folders.data(tmp_path, somebody)

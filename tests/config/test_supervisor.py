@@ -46,7 +46,7 @@ def lines(out, name):
 
 
 def test_lines_of_both_streams_carry_the_name(supervisor, out):
-    code = "import sys; print('one', flush=True); print('two', file=sys.stderr, flush=True); print('three', end='')"
+    code = "import sys; print('one', flush=True); print('two', file=sys.stderr); print('three', end='')"
     assert supervisor.run(python("web", code)) == 0
     assert out.getvalue().splitlines() == ["web      │ one", "web      │ two", "web      │ three"]
 
@@ -93,7 +93,9 @@ def test_killed_child_is_named_by_its_signal_and_is_another_process_afterwards(s
 
 
 def test_stages_end_one_after_the_other_and_the_unnamed_first(supervisor, out):
-    polite = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('end'), sys.exit()))\n"
+    polite = (
+        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('end'), sys.exit()))\n"
+    )
     wait = polite + "print('up', flush=True)\ntime.sleep(60)"
     slow = wait.replace("lambda *_: (", "lambda *_: (time.sleep(0.3), ")
     for name, code in (("database", wait), ("queue", slow), ("web", slow), ("worker", wait)):
@@ -105,7 +107,12 @@ def test_stages_end_one_after_the_other_and_the_unnamed_first(supervisor, out):
     assert not any(child.running for child in supervisor.children.values())
 
 
-STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(60)
+"""
 
 
 def test_child_that_does_not_end_is_killed_when_its_patience_is_over(supervisor, out):

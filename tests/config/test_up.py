@@ -19,8 +19,9 @@ def listener():
 def test_taken_port_is_one_clear_line(listener, monkeypatch):
     monkeypatch.setattr(up, "PORT_PATIENCE", 0.0)
     port = listener.getsockname()[1]
-    with pytest.raises(CannotStart, match=f"^Port {port} is taken; try --port {port + 1}.$"), up._doors(
-        "127.0.0.1", port
+    with (
+        pytest.raises(CannotStart, match=f"^Port {port} is taken; try --port {port + 1}.$"),
+        up._doors("127.0.0.1", port),
     ):
         pass
 
@@ -99,7 +100,10 @@ def test_demo_is_off_unless_asked_for_where_it_is_not_local(given, on):
 def test_running_addresses_are_found_by_other_commands_and_gone_afterwards(tmp_path, monkeypatch):
     monkeypatch.delenv("DATABASE_URL")
     monkeypatch.setenv("REDIS_URL", "redis://:password@elsewhere/0")
-    started = {"DATABASE_URL": "postgresql://postgres@/abeyance?host=/s", "REDIS_URL": "redis://:password@elsewhere/0"}
+    started = {
+        "DATABASE_URL": "postgresql://postgres@/abeyance?host=/s",
+        "REDIS_URL": "redis://:password@elsewhere/0",
+    }
     with environment.published(tmp_path, started):
         assert json.loads((tmp_path / "up.json").read_text()) == {"DATABASE_URL": started["DATABASE_URL"]}
         mine = {"REDIS_URL": started["REDIS_URL"]}

@@ -1,6 +1,6 @@
-"""The demo's people, key and rules, on the first start only: `examples.demo` does it, this is its command line.
+"""The demo's people, key and rules, on the first start only: `examples.demo` makes them.
 
-The only place from where the application reaches into `examples`.
+The one place from where the application reaches into `examples`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """`submit AGENT name=value …`: starts a run from the command line, and may wait for it.
 
-A value is read as the agent's signature wants it: as it was typed, else as JSON. The run belongs to nobody who
-could be kept from deciding it except `--for`, so this door is for whoever runs the service.
+A value is read as the signature wants it: as it was typed, else as JSON. The limits are those of REST. The run
+has no owner: operators see it, and only whom it acts for (`--for`) is kept from deciding its requests.
 """
 
 import getpass
@@ -13,13 +13,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
-from django.urls import reverse
+from pydantic import ValidationError
 
 from runs import agents, lifecycle, values
 from runs.actors import Actor
 from runs.agents import Agent
 from runs.exceptions import BadArguments, BadValue, RunsError
 from runs.models import Hold, Run
+from runs.serializers import Submit
 from runs.states import RunStatus
 
 LOOK_EVERY = 0.2
@@ -33,7 +34,9 @@ class Command(BaseCommand):
         parser.add_argument("agent", help="the agent's name")
         parser.add_argument("arguments", nargs="*", metavar="name=value", help="its input, one argument each")
         parser.add_argument("--input", default="{}", metavar="JSON", help="its input as one JSON object")
-        parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+        parser.add_argument(
+            "--label", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
+        )
         parser.add_argument("--for", dest="person", default="", help="e-mail of whom the run acts for")
         parser.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="for its end, or a stop")
 
@@ -42,10 +45,10 @@ class Command(BaseCommand):
             asked = _submission(options)
             run, _ = lifecycle.submit(asked, actor=_actor())
         except BadArguments as refused:
-            raise CommandError("\n".join(_problems(refused))) from None
+            raise CommandError(_sentences(refused.errors)) from None
         except RunsError as refused:
             raise CommandError(str(refused)) from None
-        self.stdout.write(f"{run.id}\n{settings.BASE_URL}{reverse('run', args=[run.id])}")
+        self.stdout.write(f"{run.id}\n{settings.BASE_URL}{run.get_absolute_url()}")
         if options["wait"] > 0:
             self.stdout.flush()
             _until_still(run, options["wait"])
@@ -71,12 +74,14 @@ def _submission(options: dict[str, Any]) -> lifecycle.Submission:
     base = _input(options["input"])
     if both := sorted(typed.keys() & base.keys()):
         raise CommandError(f"{both[0]}: given twice, by itself and in --input")
-    return lifecycle.Submission(
-        agent=made.name,
-        arguments=_fitted(made, base, typed),
-        labels=_pairs(options["label"], "a label"),
-        on_behalf_of=options["person"],
-    )
+    labels = _pairs(options["label"], "a label")
+    try:
+        asked = Submit(
+            agent=made.name, input=_fitted(made, base, typed), labels=labels, on_behalf_of=options["person"]
+        )
+    except ValidationError as error:
+        raise CommandError(_sentences(values.problems(error))) from None
+    return lifecycle.Submission(asked.agent, asked.input, asked.labels, asked.on_behalf_of)
 
 
 def _pairs(given: list[str], what: str) -> dict[str, str]:
@@ -128,8 +133,8 @@ def _as_json(text: str) -> Any:
         return text
 
 
-def _problems(refused: BadArguments) -> list[str]:
-    return [f"{path.lstrip('/') or refused.subject}: {said}" for path, said in refused.errors]
+def _sentences(problems: list[tuple[str, str]]) -> str:
+    return "\n".join(f"{path.lstrip('/') or 'the input'}: {said}" for path, said in problems)
 
 
 # -- What became of it ---------------------------------------------------------------
