@@ -17,6 +17,7 @@ from runs.exceptions import BadValue
 INTEGER = re.compile(r"-?\d{1,4000}")
 DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,4})?")
 LONG = 80
+PLAIN = frozenset({"string", "integer", "number", "boolean"})
 
 
 class SchemaForm(forms.Form):
@@ -80,12 +81,11 @@ class Property:
         self.choices = next((option["enum"] for option in self.options if "enum" in option), None)
         self.decimal = {"number", "string"} <= kinds
         plain = kinds - {"null"}
-        self.kind = "decimal" if self.decimal else (plain.pop() if len(plain) == 1 else "json")
-        if self.kind in ("array", "object", None):
-            self.kind = "json"
+        only = next(iter(plain)) if len(plain) == 1 else None
+        self.kind = "decimal" if self.decimal else str(only) if only in PLAIN else "json"
 
     def field(self, value: Any) -> forms.Field:
-        common = {"label": self.name, "required": False, "initial": self.shown(value), "help_text": self.hint()}
+        common: dict[str, Any] = {"label": self.name, "required": False, "initial": self.shown(value), "help_text": self.hint()}
         if self.choices:
             options = [(self.shown(each), str(each)) for each in self.choices]
             widget: Any = forms.RadioSelect if len(options) <= 6 else forms.Select

@@ -9,10 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from approvals import rights
 from approvals.models import Request, Revision
+from approvals.models.request import RequestQuerySet
 from runs import agents
 
 #: From this tier on, whoever edited an action is an author and cannot be its only approver.
@@ -34,7 +35,7 @@ class Eligibility:
 HIDDEN = Eligibility(False, "It is not assigned to you.")
 
 
-def visible_to(user: Any) -> QuerySet[Request]:
+def visible_to(user: Any) -> RequestQuerySet:
     """Requests this person may see: their groups', and all of them for operators and auditors."""
     if not user.is_authenticated or not user.is_active:
         return Request.objects.none()
@@ -43,7 +44,7 @@ def visible_to(user: Any) -> QuerySet[Request]:
     return Request.objects.filter(_of_groups(user))
 
 
-def assigned_to(user: Any) -> QuerySet[Request]:
+def assigned_to(user: Any) -> RequestQuerySet:
     """Requests of the groups this person is in, whether or not they are excluded from one."""
     if not user.is_authenticated or not user.is_active:
         return Request.objects.none()

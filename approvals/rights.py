@@ -51,7 +51,7 @@ def actor(user: Any, door: str) -> Actor:
 
 
 def display_name(user: Any) -> str:
-    return user.get_full_name() or user.email or user.get_username()
+    return str(user.get_full_name() or user.email or user.get_username())
 
 
 def identify(request: HttpRequest) -> Caller:

@@ -81,7 +81,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "lanes": pages.lanes(found),
         "waiting": len(waiting),
         "elsewhere": elsewhere,
-        "reviewer": request.user.groups.exists(),  # type: ignore[union-attr]
+        "reviewer": request.user.groups.exists(),
         "search": search,
         "agents": sorted({row.agent for row in waiting}),
         "filtered": any(search.values()),
@@ -133,7 +133,7 @@ def inbox_pulse(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=204)
     before = int(seen.partition("-")[0]) if seen.partition("-")[0].isdigit() else 0
     new = max(0, len(waiting) - before)
-    changes = {"new": new, "changed": 0 if new else 1, "settled": []}
+    changes: dict[str, Any] = {"new": new, "changed": 0 if new else 1, "settled": []}
     if not request.htmx:  # type: ignore[attr-defined]
         return redirect("inbox")
     return render(request, "approvals/inbox.html#pulse", {"changes": changes, "waiting": len(waiting)})
@@ -252,9 +252,11 @@ FIELDS = {"csrfmiddlewaretoken", "decision", "view_digest", "form_nonce", "ack",
 
 
 @page
-@require_POST
+@require_http_methods(["GET", "POST"])
 def decide(request: HttpRequest, ref: str) -> HttpResponse:
     found = find(request, ref)
+    if request.method == "GET":  # where a sign-in in the middle of deciding leads back to
+        return redirect("request", ref=ref)
     form = _answer_form(request, found)
     try:
         decided = decisions.decide(ref, person=person_of(request), choice=_choice(request, form))

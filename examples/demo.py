@@ -139,7 +139,7 @@ def _to_try() -> list[str]:
         *start,
         "or by REST:",
         f"curl {settings.BASE_URL}/api/v1/runs -H 'Content-Type: application/json' \\",
-        f"     -H \"Authorization: Api-Key $(cat '{_short(key_file())}')\" \\",
+        f"     -H \"Authorization: Bearer $(cat '{_short(key_file())}')\" \\",
         '     -d \'{"agent": "refund-desk", "input": {"ticket": 5601}}\'',
         "Other tickets, a mailing, a purchase: examples/README.md",
     ]

@@ -101,7 +101,7 @@ def from_evidence(step: Step) -> Known | None:
 
 def backoff(tool: Tool[..., Any], attempt: int) -> float:
     """Seconds before attempt number `attempt` + 1: doubled each time, five minutes at most."""
-    return min(LONGEST_BACKOFF, tool.properties.backoff * 2 ** max(0, attempt - 1))
+    return float(min(LONGEST_BACKOFF, tool.properties.backoff * 2.0 ** max(0, attempt - 1)))
 
 
 def doubt(fence: Fence, step_id: int, found: Doubt) -> Hold:

@@ -1,6 +1,7 @@
 """People of the cases, runs, and the moves tests make with them."""
 
 import json
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ CYD = Actor("key", "cyd", "cyd's key", "api")
 ANA = Actor("person", "ana", "ana", "page")
 BEN = Actor("person", "ben", "ben", "page")
 OPERATOR = Actor("person", "olu", "olu", "admin", operator=True)
+#: The id of no run.
+NO_RUN = uuid.UUID(int=0)
 VERBS_OF_RUNS = ("recover", "stop", "ring", "resume", "expire_holds", "look_again", "expire_runs")
 
 

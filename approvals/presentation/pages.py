@@ -117,7 +117,7 @@ def headline(request: Request, revision: Revision) -> str:
 
 def flags(revision: Revision) -> list[str]:
     """Warnings about the text of what will run."""
-    found = [f"{name} {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)]
+    found = [f"{name}: {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)]
     if shown.known(revision.tool, revision.tool_version) is None:
         found.append("This tool is not the version that was proposed; its arguments are shown as they are, not decoded")
     return found[:20]
@@ -141,17 +141,7 @@ def _warnings(text: str) -> list[str]:
     """What is odd about a text, in words."""
     if text.isascii() and text.isprintable() and "    " not in text:
         return []
-    seen = reveal.flags(text)
-    said = []
-    if seen.hidden:
-        said.append(f"contains {seen.hidden} hidden character{'s' * (seen.hidden > 1)}, shown below as marks.")
-    if seen.padding:
-        said.append("contains long runs of blank space, shown below as marks.")
-    if seen.mixed_script:
-        said.append(f"mixes alphabets that look alike; in plain letters it is {seen.plain}.")
-    elif seen.not_ascii:
-        said.append(f"holds an address that is not in plain letters: {seen.plain}.")
-    return said
+    return list(reveal.flags(text))
 
 
 def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:

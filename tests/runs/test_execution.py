@@ -721,7 +721,7 @@ def test_results_are_equal_live_and_replayed(outside: Outside, rules: Rules) -> 
         if drive(run).status != RunStatus.QUEUED:
             break
     assert result(run) == len(_calls_of_all_kinds())
-    assert len(seen) == 6
+    assert len(seen) == 5
     for saw in seen:
         assert saw == seen[-1][: len(saw)]
         assert [type(value) for value in saw] == [type(value) for value in seen[-1]][: len(saw)]

@@ -1,0 +1,74 @@
+"""The admin site: people sign in at the same page as everywhere, and enter by their groups.
+
+Staff who are operators, policy editors or auditors may enter; being a superuser gives nothing here. Where the
+installation is not local, a second factor is asked of them first.
+"""
+
+from typing import Any
+
+from allauth.mfa.utils import is_mfa_enabled
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+
+from approvals import rights
+from runs import callers
+from runs.admin import looking
+from runs.models import Step
+
+ORDER = ("runs", "approvals", "auth", "admin")
+
+
+class Site(AdminSite):
+    site_header = "Abeyance"
+    site_title = "Abeyance"
+    index_title = "Administration"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        user = request.user
+        return bool(user.is_active and user.is_staff and rights.enters_admin(user) and not _lacks_factor(user))
+
+    def login(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """To the site's own sign-in, and back; who is signed in and may not enter is told what everybody is."""
+        if not request.user.is_authenticated:
+            wanted = request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index", current_app=self.name)
+            return redirect_to_login(wanted)
+        if self.has_permission(request):
+            return redirect("admin:index")
+        if rights.enters_admin(request.user) and request.user.is_staff:
+            messages.warning(request, "The administration needs a second factor. Set one up, then come back.")
+            return redirect("mfa_index")
+        return render(request, "404.html", status=404)
+
+    def password_change(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        return redirect("account_change_password")
+
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
+        apps: list[Any] = super().get_app_list(request, app_label)
+        for app in apps:
+            if app["app_label"] == "runs":
+                app["models"] += _more_of_runs(request)
+        return sorted(apps, key=lambda app: ORDER.index(app["app_label"]) if app["app_label"] in ORDER else 9)
+
+
+def _lacks_factor(user: Any) -> bool:
+    return not settings.LOCAL and isinstance(user, User) and not is_mfa_enabled(user)
+
+
+def _more_of_runs(request: HttpRequest) -> list[dict[str, Any]]:
+    """Entries without a model of their own: the ledger is steps with an effect; the queue is RQ's."""
+    more = [_entry("Effects", looking.list_of(Step, effect="any"))]
+    if callers.of(request).operator:
+        more.append(_entry("Queue", reverse("django_rq:home")))
+    return more
+
+
+def _entry(name: str, url: str) -> dict[str, Any]:
+    perms = {"add": False, "change": False, "delete": False, "view": True}
+    return {"name": name, "object_name": name, "admin_url": url, "add_url": None, "view_only": True, "perms": perms}

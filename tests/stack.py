@@ -1,0 +1,295 @@
+"""The real thing, for journeys: what `./run` starts, as processes of their own, beside the test's process.
+
+A database of its own (made empty, filled by `prepare`), a queue of its own, the web, workers, the sweeper and
+the demo's outside system; mails are files. Processes are started and ended one by one, so that tests may kill
+them. Inside `Stack.inside` the test's own Django talks to that database: rows are for looking and for moving
+the clock, what is tested goes through doors. Nothing is left at the end, whichever way it comes.
+"""
+
+import contextlib
+import email
+import email.policy
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import psycopg
+import redis
+from django.conf import settings
+from django.db import connection
+
+from config import children
+from config.children import Spec
+from examples import demo
+from examples.gateway.running import RunningGateway
+from runs import clock
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 30.0  # seconds within which something must have happened; a wait that ends here is a failure
+# A lease long enough that a busy machine loses none by accident, short enough to wait for.
+CLOCKS = {"LEASE": "3", "HEARTBEAT": "0.5", "SWEEP_EVERY": "0.3", "FACT_TIMEOUT": "3", "LOG_LEVEL": "INFO"}
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], what: str, *, within: float = PATIENCE) -> T:
+    """The first truthy answer of `look`."""
+    deadline = time.monotonic() + within
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {within:g} s: {what}")
+        time.sleep(0.05)
+    return found
+
+
+class Process:
+    """One child, with what it printed."""
+
+    def __init__(self, spec: Spec, log: Path) -> None:
+        self.spec, self.log = spec, log
+        with log.open("ab") as output:
+            self.popen = children.start(spec, output.fileno())
+
+    @property
+    def running(self) -> bool:
+        return self.popen.poll() is None
+
+    def family(self) -> list[psutil.Process]:
+        """It and what it started, such as a worker's horse."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(self.popen.pid)
+            return [top, *top.children(recursive=True)]
+        return []
+
+    def kill(self) -> None:
+        """`kill -9`, of all of it at once."""
+        for each in self.family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        self.popen.wait()
+
+    def end(self) -> None:
+        if self.running:
+            children.end(self.spec, self.popen)
+
+
+class Stack:
+    """Everything Abeyance is, started with `Stack(folder)` and ended with `stop`."""
+
+    def __init__(self, folder: Path, *, number: int = 0) -> None:
+        """`number` tells test processes side by side apart."""
+        self.folder = folder
+        self.var = folder / "var"
+        self.mail = self.var / "mail"
+        self.database = f"abeyance_journeys_{os.getpid()}_{number}"
+        self.queue = _queue_address(settings.REDIS_URL, 15 - number % 8)
+        self.door = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.url = f"http://localhost:{self.door.getsockname()[1]}"
+        self.workers: list[Process] = []
+        self.web: Process | None = None
+        self.sweeper: Process | None = None
+        self.gateway: RunningGateway | None = None
+
+    def start(self) -> None:
+        self._create_database()
+        self.flush_queue()
+        self.gateway = RunningGateway(self.folder / "gateway.sqlite3")
+        self._run("prepare")
+        notes = demo.PASSWORD.search((self.var / "demo.txt").read_text())
+        assert notes is not None
+        self.password = notes.group(1)
+        self.key = (self.var / "demo.key").read_text().strip()
+        self.start_web()
+        self.start_sweeper()
+        self.start_workers()
+        self.answers()
+
+    def stop(self) -> None:
+        for process in (*self.workers, self.sweeper, self.web):
+            if process is not None:
+                process.end()
+        if self.gateway is not None:
+            self.gateway.stop()
+        self.door.close()
+        self.flush_queue()
+        with self._server() as server:
+            server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
+
+    # -- Processes ---------------------------------------------------------------
+
+    def environ(self, **more: str) -> dict[str, str]:
+        assert self.gateway is not None
+        ours = {
+            "DATABASE_URL": _database_address(os.environ["DATABASE_URL"], self.database),
+            "REDIS_URL": self.queue,
+            "SECRET_KEY": settings.SECRET_KEY,
+            "BASE_URL": self.url,
+            "GATEWAY_URL": self.gateway.url,
+            "VAR_DIR": str(self.var),
+            "DEMO": "true",
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "PYTHONHASHSEED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "TZ": "UTC",
+        }
+        return {**os.environ, **CLOCKS, **ours, **more}
+
+    def _spec(self, name: str, *arguments: str, env: Mapping[str, str], fds: tuple[int, ...] = ()) -> Spec:
+        return Spec(name, (sys.executable, *arguments), env=env, cwd=ROOT, pass_fds=fds, patience=20.0)
+
+    def _start(self, name: str, *arguments: str, fds: tuple[int, ...] = (), **more: str) -> Process:
+        spec = self._spec(name, *arguments, env=self.environ(**more), fds=fds)
+        return Process(spec, self.folder / f"{name}.log")
+
+    def start_web(self) -> None:
+        flags = ["--worker-class=gthread", "--workers=1", "--threads=16", "--no-control-socket"]
+        bind = f"fd://{self.door.fileno()}"
+        command = ["-m", "gunicorn", "config.wsgi:application", *flags, "--graceful-timeout=2", "--bind", bind]
+        self.web = self._start("web", *command, fds=(self.door.fileno(),))
+
+    def start_sweeper(self) -> None:
+        self.sweeper = self._start("sweeper", "manage.py", "sweep")
+
+    def start_workers(self, count: int = 2, **more: str) -> None:
+        for _ in range(count):
+            self.workers.append(self._start("worker", "manage.py", "work", **more))
+
+    def kill_workers(self) -> None:
+        """`kill -9` of every worker and its horse."""
+        for worker in self.workers:
+            worker.kill()
+        self.workers.clear()
+
+    def end_workers(self) -> None:
+        for worker in self.workers:
+            worker.end()
+        self.workers.clear()
+
+    def answers(self) -> None:
+        """Returns when the web answers."""
+        until(lambda: self._healthy(), "the web answers")
+
+    def _healthy(self) -> bool:
+        assert self.web is not None
+        assert self.web.running, self.web.log.read_text()
+        with contextlib.suppress(httpx.HTTPError):
+            return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
+        return False
+
+    def heal(self) -> None:
+        """As it was at the start, whatever a test did: two workers, sweeper and web, the clock, no faults."""
+        assert self.gateway is not None
+        if self.sweeper is None or not self.sweeper.running:
+            self.start_sweeper()
+        if self.web is None or not self.web.running:
+            self.start_web()
+            self.answers()
+        if len(self.workers) != 2 or not all(w.running and "ABEYANCE_POINTS" not in w.spec.env for w in self.workers):
+            self.kill_workers()
+            self.start_workers()
+        self.gateway.clear_faults()
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *command],
+            cwd=ROOT,
+            env=self.environ(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+
+    def said(self, lines: int = 60) -> str:
+        """The end of every log, for a test that failed."""
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"== {log.stem}\n" + "\n".join(log.read_text().splitlines()[-lines:]) for log in logs)
+
+    # -- Database and queue --------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _server(self) -> Iterator[psycopg.Connection[Any]]:
+        parts = connection.get_connection_params()
+        kept = {name: parts[name] for name in ("host", "port", "user", "password") if parts.get(name)}
+        with psycopg.connect(**kept, dbname="postgres", autocommit=True) as server:
+            yield server
+
+    def _create_database(self) -> None:
+        with self._server() as server:
+            server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
+            server.execute(f'CREATE DATABASE "{self.database}"')
+
+    def end_backends(self) -> int:
+        """Ends every connection to the database, as a failover does. How many there were."""
+        connection.close()
+        sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s"
+        with self._server() as server:
+            row = server.execute(sql, [self.database]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def flush_queue(self) -> None:
+        """Valkey forgets everything (this stack's database of it: others may run beside)."""
+        with redis.Redis.from_url(self.queue) as queue:
+            queue.flushdb()
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """While it lasts, this process's Django talks to the stack's database."""
+        before = connection.settings_dict["NAME"]
+        connection.close()
+        connection.settings_dict["NAME"] = self.database
+        try:
+            yield
+        finally:
+            connection.close()
+            connection.settings_dict["NAME"] = before
+
+    # -- Time and mail -------------------------------------------------------------
+
+    def later(self, **by: float) -> None:
+        """From now on every process's clock runs so far ahead of the machine's."""
+        clock.shift(timedelta(**by))
+
+    def mails(self, to: str, about: str) -> list[str]:
+        """Bodies of the messages to somebody that name `about`, oldest first."""
+        found = []
+        for file in sorted(self.mail.glob("*.eml")):
+            message = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
+            body = message.get_body()
+            if to in str(message["To"]) and body is not None and about in (text := body.get_content()):
+                found.append(text)
+        return found
+
+    def address_in_mail(self, to: str, ref: str) -> str:
+        """The address in the mail about a request, once the mail is there."""
+        [text] = until(lambda: self.mails(to, ref), f"a mail to {to} about {ref}")
+        [found] = re.findall(r"https?://\S+", text)
+        return str(found)
+
+
+def _queue_address(address: str, number: int) -> str:
+    base = address.partition("?")[0]
+    return f"{base}?db={number}" if base.startswith("unix") else f"{base.rstrip('/').rsplit('/', 1)[0]}/{number}"
+
+
+def _database_address(address: str, name: str) -> str:
+    return urlsplit(address)._replace(path=f"/{name}").geturl()
+
+
+def alive_with(pids: list[int]) -> list[int]:
+    """Which of these processes still run."""
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+KILL = signal.SIGKILL
