@@ -153,6 +153,7 @@ def run_as(
         extra_groups=[] if owner else None,
         env=env if env is not None else {"PATH": os.defpath},
         cwd="/",
+        start_new_session=True,  # Ctrl-C is for us
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
 from config import children, embedded, environment, folders, up
 from config.environment import ROOT
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
     except (CannotStart, OSError) as error:
         print(f"run: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def manage(arguments: Sequence[str]) -> int:
@@ -87,7 +90,10 @@ def check(arguments: Sequence[str]) -> int:
         for command in (*CHECKS, ("pytest", *arguments)):
             print(f"── {' '.join(command)}", flush=True)
             start = [sys.executable] if command[0] == "manage.py" else []
-            if foreground([*start, *command], environ) != 0:
+            status = foreground([*start, *command], environ)
+            if _interrupts:
+                raise KeyboardInterrupt
+            if status != 0:
                 failed.append(" ".join(command[:2]))
     print(f"── failed: {', '.join(failed)}" if failed else "── all well")
     return 1 if failed else 0
@@ -116,13 +122,20 @@ def _test_home(stack: contextlib.ExitStack) -> Path:
 def foreground(command: Sequence[str], environ: dict[str, str]) -> int:
     """A command with our terminal. Ctrl-C is its own affair; we wait, and end it if we are ended."""
     process = subprocess.Popen(command, env=environ, cwd=ROOT, preexec_fn=children.mortal(signal.SIGTERM))
-    previous = {sign: signal.signal(sign, lambda *_: None) for sign in (signal.SIGINT, signal.SIGHUP)}
+    previous = {sign: signal.signal(sign, _interrupted) for sign in (signal.SIGINT, signal.SIGHUP)}
     previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
         return _exit_status(process.wait())
     finally:
         for sign, handler in previous.items():
             signal.signal(sign, handler)
+
+
+_interrupts: list[int] = []
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    _interrupts.append(number)
 
 
 def _exit_status(code: int) -> int:

@@ -67,7 +67,7 @@ def _live(
         with environment.published(home, environ):
             if not supervisor.until(Answer(doors[0], environ["BASE_URL"]), READY_WITHIN):
                 raise CannotStart(f"The web did not answer in {READY_WITHIN:g} s; what it said is above.")
-            print(_welcome(home, environ), flush=True)
+            print(_welcome(home, environ, options), flush=True)
             supervisor.forever()
     except Stopped:
         supervisor.say("run", "Stopping; Ctrl-C again hurries.")
@@ -143,14 +143,19 @@ def _python(
     )
 
 
-def _welcome(home: Path, environ: dict[str, str]) -> str:
+def _welcome(home: Path, environ: dict[str, str], options: argparse.Namespace) -> str:
     people = home / "demo.txt"
     if environment.demo(environ) and people.exists():
         lines = people.read_text().strip().splitlines()
     else:
-        lines = ["The first operator is made by: ./run createsuperuser"]
+        lines = ["The first account is made by: ./run createsuperuser"]
+    if not environment.local(environ):
+        lines.append(f"It listens on {options.host}:{options.port}; a proxy with TLS belongs in front.")
     if not environ.get("EMAIL_URL"):
-        lines.append(f"Mails are files in {home / 'mail'}.")
+        mails = home / "mail"
+        lines.append(
+            f"Mails are files in {mails.relative_to(ROOT) if mails.is_relative_to(ROOT) else mails}."
+        )
     lines.append("Ctrl-C stops everything; the data stays.")
     rule = "─" * 72
     inner = "\n".join(f"  {line}".rstrip() for line in lines)

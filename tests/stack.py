@@ -9,9 +9,9 @@ the clock, what is tested goes through doors. Nothing is left at the end, whiche
 import contextlib
 import email
 import email.policy
+import itertools
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -95,6 +95,7 @@ class Stack:
         self.queue = _queue_address(settings.REDIS_URL, 15 - number % 8)
         self.door = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://localhost:{self.door.getsockname()[1]}"
+        self.tickets = itertools.count(5601)  # the gateway has sixty ordinary ones
         self.workers: list[Process] = []
         self.web: Process | None = None
         self.sweeper: Process | None = None
@@ -285,11 +286,3 @@ def _queue_address(address: str, number: int) -> str:
 
 def _database_address(address: str, name: str) -> str:
     return urlsplit(address)._replace(path=f"/{name}").geturl()
-
-
-def alive_with(pids: list[int]) -> list[int]:
-    """Which of these processes still run."""
-    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
-
-
-KILL = signal.SIGKILL

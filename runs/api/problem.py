@@ -5,6 +5,7 @@ Unknown and foreign things get the same answer. What nobody foresaw is logged, a
 """
 
 import logging
+import math
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -135,7 +136,7 @@ def _framework(error: APIException) -> _Answer:
     if challenge := getattr(error, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
     if wait := getattr(error, "wait", None):
-        headers["Retry-After"] = str(int(wait) + 1)
+        headers["Retry-After"] = str(math.ceil(wait))
     code = _BY_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal_error")
     keyless = isinstance(error, NotAuthenticated)
     detail = "send your key: `Authorization: Bearer KEY`" if keyless else str(error.detail)

@@ -29,7 +29,7 @@ def test_pause_twice_is_one_pause(api: Api) -> None:
 
 def test_pause_needs_no_body(api: Api) -> None:
     run = api.submit()
-    assert api.http.post(f"/api/v1/runs/{run.pk}/pause").status_code == 200
+    assert api.http.generic("POST", f"/api/v1/runs/{run.pk}/pause").status_code == 200
 
 
 def test_resume_releases_the_pause(api: Api) -> None:

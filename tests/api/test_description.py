@@ -4,13 +4,14 @@ import json
 import logging
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from django.core.management import call_command
 from django.db import OperationalError
 from django.test import Client
 
-from runs import serializers
+from runs import agents, serializers
 from runs.agents import Agent, RunContext, register
 from runs.api import description, problem
 from tests.api.conftest import Api, nothing_written, refused
@@ -98,7 +99,6 @@ def test_answers_fit_their_description(api: Api) -> None:
         "AgentsList": api.get("/agents").json(),
         "Problem": api.post("/runs").json(),
     }
-    jsonschema = pytest.importorskip("jsonschema")
     for name, body in said.items():
         jsonschema.validate(
             body, {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
@@ -138,8 +138,6 @@ class Broken(Agent):
 
 @pytest.fixture
 def broken_agent() -> Any:
-    from runs import agents
-
     made = register(Broken("api-test-broken", "1", _broken))
     yield made
     agents._registry.pop((made.name, made.version))
