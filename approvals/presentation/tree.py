@@ -5,6 +5,7 @@ list stands open. Numbers keep their literal digits. Knows nothing of HTML.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -17,6 +18,8 @@ from approvals.presentation import reveal
 LONG_LIST = 20
 ENDS = 5
 LONG_TEXT = 120
+#: Texts that a reader would take for a number, a yes or no, or nothing: these are told apart in words.
+_AMBIGUOUS = re.compile(r"[-+\d.,\s]*\d[\d.,eE+-]*|true|false|null|None", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def _as_text(value: Any) -> tuple[str, str]:
     words = {datetime: "time", date: "date", UUID: "id", bytes: "bytes"}
     if isinstance(value, datetime | date):
         return value.isoformat(), words[type(value)]
-    return str(value), words.get(type(value), "text")
+    return str(value), words.get(type(value), "text" if _AMBIGUOUS.fullmatch(str(value)) else "")
 
 
 def _said(token: str) -> list[reveal.Segment]:

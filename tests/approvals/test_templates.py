@@ -664,7 +664,7 @@ def test_value_tree_opens_to_depth_two() -> None:
 
 def test_value_tree_long_text_is_whole_and_measured() -> None:
     page = Page(tag("{% value_tree value=value %}", value="x\n" * 100 + "y"))
-    assert page.text.rstrip() == "x\n" * 100 + "y text, 201 characters, 101 lines"
+    assert page.text.rstrip() == "x\n" * 100 + "y 201 characters, 101 lines"
 
 
 def test_diff_rows_read_without_colour() -> None:
