@@ -26,6 +26,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from approvals import people
+
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth has no types
     """`ACCOUNT_ADAPTER`."""
@@ -75,6 +77,7 @@ def invite(
     """
     user = _new_user(email.strip().lower(), name.strip())
     user.groups.set(groups)
+    people.settle_staff(user)
     EmailAddress.objects.create(user=user, email=user.email, verified=True, primary=True)
     transaction.on_commit(lambda: send_invitation(user, request=request))
     return user

@@ -7,6 +7,7 @@ Every refused attempt is journalled too.
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,6 +40,9 @@ from runs.models import Hold, Run
 from runs.tools.calls import Call
 
 MAX_REASON = 4000
+DIGEST = re.compile(r"[0-9a-f]{64}")
+OTHERS = "Your edit needs somebody else's approval."
+NONCE = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,24 @@ def decide(ref: str, *, person: User, choice: Choice) -> Decided:
     """Records what `person` says of the request `ref`.
 
     Raises NotVisible, DigestMissing, Closed, NotEligible, Stale, Unfit (each names its answer). The same
-    person, verb and digest again gets the first answer and writes nothing.
+    person, verb and digest again gets the first answer and writes nothing. Every refusal but of who may not
+    see the request is journalled.
     """
+    choice = _tidied(choice)
     try:
         with transaction.atomic():
             return _decide(ref, person, choice)
-    except (Closed, NotEligible, Stale) as refused:
+    except NotVisible:
+        raise  # who may not see it leaves no trace in it
+    except ApprovalsError as refused:
         _journal_refusal(ref, person, choice, refused)
         raise
+
+
+def _tidied(choice: Choice) -> Choice:
+    """A digest that is none of ours is the digest of nothing, and such a nonce names no form."""
+    digest = choice.digest if not choice.digest or DIGEST.fullmatch(choice.digest) else "malformed"
+    return dataclasses.replace(choice, digest=digest, nonce=choice.nonce if NONCE.fullmatch(choice.nonce) else "")
 
 
 def _journal_refusal(ref: str, person: User, choice: Choice, refused: ApprovalsError) -> None:
@@ -103,9 +117,8 @@ def _journal_refusal(ref: str, person: User, choice: Choice, refused: ApprovalsE
         request = Request.objects.filter(ref=ref).first()
         if request is not None:
             actor = rights.actor(person, choice.door)
-            journal.write(
-                request, actor, "refused", verb=choice.verb, code=refused.code, digest=choice.digest[:64]
-            )
+            verb = choice.verb if choice.verb in Verb.values else ""
+            journal.write(request, actor, "refused", verb=verb, code=refused.code, digest=choice.digest)
 
 
 def _decide(ref: str, person: User, choice: Choice) -> Decided:
@@ -146,9 +159,24 @@ def _made_before(case: _Case) -> Decided | None:
     if case.choice.nonce:
         same |= Q(nonce=case.choice.nonce)
     made = case.request.decisions.filter(same, person_id=str(case.person.pk)).order_by("made_at").last()
+    if made is None and _proposed_before(case):
+        return Decided(case.request, None, again=True, waits_for=OTHERS)
     if made is None or made.verb != case.choice.verb or not _same(made, case.choice):
         return None
     return Decided(case.request, made, again=True)
+
+
+def _proposed_before(case: _Case) -> bool:
+    """Whether what stands is this very edit, which waits for somebody else's approval."""
+    choice, standing = case.choice, case.revision
+    if choice.verb != Verb.APPROVE or choice.edit is None or standing.author_id != str(case.person.pk):
+        return False
+    edited = case.request.revisions.filter(number=standing.number - 1, digest=choice.digest)
+    try:
+        same = values.parse(choice.edit) == json.loads(standing.arguments)
+    except BadValue:
+        return False
+    return standing.reason == "edit" and same and edited.exists()
 
 
 def _same(made: Decision, choice: Choice) -> bool:
@@ -160,6 +188,8 @@ def _same(made: Decision, choice: Choice) -> bool:
 def _check_open(case: _Case) -> None:
     request = case.request
     if request.state in PENDING:
+        if case.run.stop_requested:
+            raise Closed("cancelled", case.run.stop_requested["why"] or "The run is being cancelled.", at=case.at)
         if request.decide_by is not None and request.decide_by <= case.at:
             raise Closed("expired", "It expired before a decision.", at=request.decide_by)
         mine = request.decisions.filter(revision=case.revision, person_id=str(case.person.pk)).first()
@@ -194,6 +224,8 @@ def _check_fits(case: _Case) -> None:
     allowed = sorted(map(str, verbs[RequestKind(case.request.kind)]))
     if case.choice.verb not in allowed:
         raise Unfit({"decision": f"{case.choice.verb!r} is none of {', '.join(allowed)}"})
+    if case.choice.edit is not None and case.choice.verb != Verb.APPROVE:
+        raise Unfit({"edited": "Only an approval can carry an edit."})
     _check_reason(case.choice)
     if case.choice.verb == Verb.RESPOND:
         _check_answer(case)
@@ -292,6 +324,8 @@ def proposal(request: Request, call: Call[Any]) -> Proposal:
 def _edit(case: _Case, arguments: str) -> Decided:
     """The next revision, with this person as its author, and their approval of it if it may count."""
     text, judgement = check_edit(case.request, case.revision, arguments)
+    if text == case.revision.arguments:
+        return _record(case)
     case.revision = requests.revise(
         case.request,
         arguments=text,
@@ -307,8 +341,11 @@ def _edit(case: _Case, arguments: str) -> Decided:
     allowed = reviewers.eligibility(case.person, case.request)
     if not allowed.decides or reviewers.is_author(case.person, case.revision):
         notifications.announce(case.request, "changed")
-        return Decided(case.request, None, waits_for="Your edit needs somebody else's approval.")
-    return _record(case)
+        return Decided(case.request, None, waits_for=OTHERS)
+    decided = _record(case)
+    if decided.waits_for:
+        notifications.announce(case.request, "changed")
+    return decided
 
 
 def argument_changes(before: str, after: str) -> list[dict[str, Any]]:
@@ -354,6 +391,7 @@ def _record(case: _Case) -> Decided:
         Request.objects.filter(pk=case.request.pk).update(
             state=RequestState.DECIDED, decided_at=Now(), takes_effect_at=until
         )
+        holds.set_expiry(case.run, case.hold, None, actor=SYSTEM)  # decided in time: it does not expire any more
         case.request.refresh_from_db()
         return Decided(case.request, decision)
     _take_effect(case.request, case.run, decision)
@@ -361,9 +399,16 @@ def _record(case: _Case) -> Decided:
 
 
 def _missing(case: _Case) -> int:
-    """How many distinct people's approvals of the standing revision are still needed."""
-    given = case.request.decisions.filter(revision=case.revision, verb=Verb.APPROVE).count()
-    return max(0, case.request.quorum - given)
+    """How many distinct people's approvals of the standing revision are still needed; one of somebody who
+    may not decide any more does not count."""
+    return max(0, case.request.quorum - sum(_standing(case.request, case.revision, Verb.APPROVE)))
+
+
+def _standing(request: Request, revision: Revision, verb: str) -> list[bool]:
+    """For each decision of a revision: whether who made it may still decide."""
+    ids = request.decisions.filter(revision=revision, verb=verb).values_list("person_id", flat=True)
+    people = User.objects.in_bulk([int(each) for each in ids])
+    return [int(i) in people and reviewers.eligibility(people[int(i)], request).decides for i in ids]
 
 
 def take_effect(request_id: Any) -> bool:
@@ -376,18 +421,18 @@ def take_effect(request_id: Any) -> bool:
             return False
         request.run = run
         decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
-        if decision is None or not _still_eligible(request, decision):
+        if decision is None or not _enough(request, decision):
             _reopen(request)
+            holds.set_expiry(run, request.hold, request.decide_by, actor=SYSTEM)
             return True
         _take_effect(request, run, decision)
     return True
 
 
-def _still_eligible(request: Request, decision: Decision) -> bool:
-    """Everybody whose approval counts may still decide; a role lost in between voids theirs."""
-    ids = request.decisions.filter(revision=decision.revision, verb=decision.verb).values_list("person_id", flat=True)
-    people = User.objects.in_bulk([int(each) for each in ids])
-    return all(int(i) in people and reviewers.eligibility(people[int(i)], request).decides for i in ids)
+def _enough(request: Request, decision: Decision) -> bool:
+    """Whether those who decided may still decide, and are as many as it takes."""
+    still = sum(_standing(request, decision.revision, decision.verb))
+    return still >= (request.quorum if decision.verb == Verb.APPROVE else 1)
 
 
 def _reopen(request: Request) -> None:

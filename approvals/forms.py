@@ -128,10 +128,10 @@ class Property:
         """The value of what stands in the field now. Raises ValueError with what would be right."""
         if _same(text, self.shown(was)) and not (was is MISSING and self.required):
             return was
-        if not text.strip() and self.kind != "string":
+        if chosen := [each for each in self.choices or () if self.shown(each) == text]:
+            return chosen[0]
+        if not text.strip() and (self.choices or self.kind != "string"):
             return self._empty()
-        if self.choices:
-            return next(each for each in self.choices if self.shown(each) == text)
         return self._typed(_line_ends(text, was))
 
     def _empty(self) -> Any:

@@ -64,6 +64,7 @@ def _reopen(request: Request, hold: Hold, asked: Asked) -> Request:
         reason=asked.reason or "again",
         changes=[as_change(c) for c in asked.changes],
         author=(standing.author_id, standing.author_name),
+        note=standing.note,
     )
     return request
 
@@ -90,6 +91,7 @@ def revise(
         group=_group(judgement),
         quorum=judgement.quorum,
         decided_at=None,
+        takes_effect_at=None,
         closed_at=None,
     )
     request.refresh_from_db()

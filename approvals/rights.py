@@ -45,6 +45,10 @@ def sees_all(user: Any) -> bool:
     return is_operator(user) or is_auditor(user)
 
 
+def enters_admin(user: Any) -> bool:
+    return bool(group_names(user) & {settings.OPERATORS, settings.POLICY_EDITORS, settings.AUDITORS})
+
+
 def actor(user: Any, door: str) -> Actor:
     """A person as `runs` knows them."""
     return Actor("person", str(user.pk), display_name(user), door, operator=is_operator(user))

@@ -63,7 +63,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django.contrib.humanize",
-    "django.contrib.admin",
+    "config.apps.SiteConfig",
     "allauth",
     "allauth.account",
     "allauth.mfa",

@@ -148,7 +148,7 @@ def _welcome(home: Path, environ: dict[str, str], options: argparse.Namespace) -
     if environment.demo(environ) and people.exists():
         lines = people.read_text().strip().splitlines()
     else:
-        lines = ["The first account is made by: ./run createsuperuser"]
+        lines = ["The first operator is made by: ./run invite ADDRESS --group operators"]
     if not environment.local(environ):
         lines.append(f"It listens on {options.host}:{options.port}; a proxy with TLS belongs in front.")
     if not environ.get("EMAIL_URL"):

@@ -19,7 +19,7 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 
-from approvals import policies
+from approvals import people, policies
 from approvals.models import ApiKey
 from examples.policies import SEED
 
@@ -46,7 +46,6 @@ class Person:
     name: str
     role: str
     groups: tuple[str, ...] = ()
-    staff: bool = False
 
 
 PEOPLE = (
@@ -57,7 +56,6 @@ PEOPLE = (
         "Cyd Calder",
         "operator and policy editor: /admin/",
         (settings.OPERATORS, settings.POLICY_EDITORS),
-        staff=True,
     ),
     Person("dot@example.com", "Dot Dorsey", "auditor: sees all, changes nothing", (settings.AUDITORS,)),
     Person(SUBMITTER, "Eli Ennis", "submitter: owns the key, reviews nothing"),
@@ -92,9 +90,10 @@ def _people() -> str:
     for person in PEOPLE:
         first_name, _, last_name = person.name.partition(" ")
         user = User(username=person.email, email=person.email, first_name=first_name, last_name=last_name)
-        user.is_staff, user.password = person.staff, hashed
+        user.password = hashed
         user.save(force_insert=True)
         user.groups.set([Group.objects.get_or_create(name=name)[0] for name in person.groups])
+        people.settle_staff(user)
         EmailAddress.objects.create(user=user, email=person.email, verified=True, primary=True)
     return password
 
@@ -115,8 +114,8 @@ def _told_before() -> str:
 
 
 def _notes(password: str) -> str:
-    people = [f"{person.email:<18} {person.role}" for person in PEOPLE]
-    return "\n".join(["Sign in as", *people, "", *_about_password(password), "", *_to_try()]) + "\n"
+    who = [f"{person.email:<18} {person.role}" for person in PEOPLE]
+    return "\n".join(["Sign in as", *who, "", *_about_password(password), "", *_to_try()]) + "\n"
 
 
 def _about_password(password: str) -> list[str]:

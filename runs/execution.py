@@ -210,7 +210,7 @@ class Drive:
             endings.finish(self.fence, RunStatus.FAILED, error=recorded.write(said.error, ()))
             return
         try:
-            result = agent.signature.result.write(said.value)
+            result = agent.signature.result.write(said.value, comes_back=False)  # nobody reads it back
         except BadValue as error:
             failed = recorded.write(BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ())
             endings.finish(self.fence, RunStatus.FAILED, error=failed)

@@ -7,7 +7,7 @@ pause and a call are decided by who comes first.
 
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -154,6 +154,13 @@ def expire(hold_id: uuid.UUID) -> bool:
     return True
 
 
+def set_expiry(run: Run, hold: Hold, expires_at: datetime | None, *, actor: Actor) -> None:
+    """Moves the end of an open hold; None: it has none any more. `run` is locked."""
+    if Hold.objects.open().filter(pk=hold.pk).update(expires_at=expires_at):
+        told = expires_at.isoformat() if expires_at else None
+        journal.write(run, actor, "expiry_set", hold=str(hold.pk), expires_at=told)
+
+
 def look_again(hold_id: uuid.UUID) -> bool:
     """Lets the worker look again at a doubt or a dependency. False: closed before."""
     try:
@@ -186,7 +193,7 @@ def pause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Hold:
 def unpause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
     """Releases the pause, and nothing else.
 
-    Raises RunEnded; WrongState when the run is not paused, or an operator paused it and this is none.
+    Raises RunEnded; WrongState when the run is not paused, or its pause is somebody else's to lift.
     """
     with transaction.atomic():
         run = lifecycle.lock(run_id)
@@ -195,8 +202,28 @@ def unpause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
         standing = Hold.objects.open().filter(run=run, cause=Cause.PERSON).first()
         if standing is None:
             raise WrongState(f"run {run_id} is not paused; it is {run.status}")
-        if standing.by_operator and not actor.operator:
-            raise WrongState("an operator paused this run; only an operator can resume it")
+        if why_not := _not_theirs(run, standing, actor):
+            raise WrongState(why_not)
         release_locked(run, standing, actor=actor, resolution="resumed", answer=why or None)
         run.refresh_from_db()
     return run
+
+
+def _not_theirs(run: Run, pause: Hold, actor: Actor) -> str:
+    """Why a pause is not this actor's to lift; empty: they may.
+
+    An operator lifts any. The submitter's side (the owner, by page or by key) lifts its own, whoever else
+    paused lifts theirs.
+    """
+    if actor.operator:
+        return ""
+    if pause.by_operator:
+        return "an operator paused this run; only an operator can resume it"
+    placed, asks = (pause.opened_by_kind, pause.opened_by_id), (actor.kind, actor.id)
+    if placed == asks or (_submits(run, *placed) and _submits(run, *asks)):
+        return ""
+    return f"{pause.opened_by_name or 'a reviewer'} paused this run; only they or an operator can resume it"
+
+
+def _submits(run: Run, kind: str, actor_id: str) -> bool:
+    return kind in ("key", "command") or (kind == "person" and actor_id == run.owner_id)

@@ -99,17 +99,22 @@ def broken(streams: list[type[models.Model]]) -> Iterator[Break]:
 
 
 def _cut(model: type[models.Model], seen: set[str]) -> Iterator[Break]:
-    """Streams whose last entry is not the one their row remembers."""
+    """Streams whose last entry is not the one their row remembers, or whose row is gone."""
     prefix = model.stream_prefix  # type: ignore[attr-defined]
     table, pk = f'"{model._meta.db_table}"', f'"{model._meta.pk.column}"'
     sql = f"""
-        SELECT %(prefix)s || r.{pk}, r.seq FROM {table} r
+        SELECT %(prefix)s || r.{pk}, r.seq, 'the stream''s head is another one: its end was cut off or replaced'
+        FROM {table} r
         LEFT JOIN runs_journalentry j ON j.stream = %(prefix)s || r.{pk} AND j.seq = r.seq
         WHERE r.seq > 0 AND (j.hash IS NULL OR j.hash <> r.head)
            OR EXISTS (SELECT FROM runs_journalentry x WHERE x.stream = %(prefix)s || r.{pk} AND x.seq > r.seq)
+        UNION ALL
+        SELECT j.stream, max(j.seq), 'what this stream tells of is gone' FROM runs_journalentry j
+        WHERE starts_with(j.stream, %(prefix)s)
+          AND NOT EXISTS (SELECT FROM {table} r WHERE %(prefix)s || r.{pk} = j.stream) GROUP BY j.stream
         """
     with connection.cursor() as cursor:
         cursor.execute(sql, {"prefix": prefix})
-        for stream, seq in cursor.fetchall():
+        for stream, seq, what in cursor.fetchall():
             if stream not in seen:
-                yield Break(stream, seq, "the stream's head is another one: its end was cut off or replaced")
+                yield Break(stream, seq, what)

@@ -32,11 +32,18 @@ def _as_failure(error: BaseException) -> str:
 
 
 def read(text: str, declared: Sequence[type[Exception]]) -> Exception:
-    """The error of a recorded text; `ToolFailed` when its type is no longer declared."""
+    """The error of a recorded text; `ToolFailed` when its type is no longer declared, or made otherwise."""
     kept = json.loads(text)
     name, args = kept["type"], kept["args"]
     kind = _ours(name) or next((found for found in declared if _name(found) == name), None)
-    return kind(*args) if kind else ToolFailed(name, ", ".join(map(str, args)))
+    try:
+        return kind(*args) if kind else _unknown(name, args)
+    except Exception:  # the class is an author's, and may have changed since
+        return _unknown(name, args)
+
+
+def _unknown(name: str, args: list[Any]) -> ToolFailed:
+    return ToolFailed(name, ", ".join(map(str, args)))
 
 
 def _name(kind: type[BaseException]) -> str:

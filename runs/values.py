@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import typing_extensions
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 
 from runs.exceptions import BadArguments, BadValue
@@ -93,20 +94,24 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise BadValue(pointer("", twice), "this key appears twice in one object")
+        return {twice: _Misfit("this key appears twice in one object")}
     return found
 
 
-def _no_constant(name: str) -> None:
-    raise BadValue("", f"{name} is not a JSON value")
+class _Misfit(str):
+    """What the parser's hooks leave in a bad value's place, because only `check` knows where that is."""
 
 
-def _exact_float(literal: str) -> float:
+def _no_constant(name: str) -> _Misfit:
+    return _Misfit(f"{name} is not a JSON value")
+
+
+def _exact_float(literal: str) -> float | _Misfit:
     value = float(literal)
     if not math.isfinite(value):
-        raise BadValue("", f"the number {literal[:40]} is too large; send it as a string")
+        return _Misfit(f"the number {literal[:40]} is too large; send it as a string")
     if Decimal(literal) != Decimal(repr(value)):
-        raise BadValue("", f"the number {literal[:40]} would be rounded to {value!r}; send it as a string")
+        return _Misfit(f"the number {literal[:40]} would be rounded to {value!r}; send it as a string")
     return value
 
 
@@ -138,6 +143,8 @@ def check(value: Any, path: str = "", depth: int = 0) -> None:
 
 
 def _check_text(text: str, path: str) -> None:
+    if isinstance(text, _Misfit):
+        raise BadValue(path, str(text))
     if "\x00" in text:
         raise BadValue(path, "contains the character NUL (U+0000), which cannot be stored")
     if any("\ud800" <= char <= "\udfff" for char in text):
@@ -166,17 +173,16 @@ class Values:
         plain = isinstance(annotation, type) and issubclass(annotation, BaseModel)
         self._adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=None if plain else _config(annotation))
 
-    def write(self, value: Any, *, limit: int = MAX_RESULT) -> str:
+    def write(self, value: Any, *, limit: int = MAX_RESULT, comes_back: bool = True) -> str:
         """Canonical text of `value`, validated against the type first.
 
-        Raises BadValue: does not fit the type, too large, or is not read back from its own text as the same.
+        Raises BadValue: does not fit the type, too large, or (`comes_back`) what is read from the text is not equal.
         """
         try:
             fitted = self._adapter.validate_python(value)
-            text = self._written(fitted)
-            again = self._adapter.validate_json(text)
-            if again != fitted and self._written(again) != text:  # equal sets may be written in another order
-                raise BadValue("", f"{type(value).__name__} does not come back from its own text as it was")
+            text = canonical(self._adapter.dump_python(fitted, mode="json", warnings="error"))
+            if comes_back and not self._same(fitted, text):
+                raise BadValue("", "what is read back is not equal; name its exact type in the annotation")
         except ValidationError as error:
             raise BadValue(*_first(error)) from None
         except BadValue:
@@ -187,8 +193,12 @@ class Values:
             raise BadValue("", f"{len(text.encode()):,} bytes; at most {limit:,} are kept")
         return text
 
-    def _written(self, value: Any) -> str:
-        return canonical(self._adapter.dump_python(value, mode="json", warnings="error"))
+    def _same(self, value: Any, text: str) -> bool:
+        """Whether reading `text` gives an equal value, or, where its type does not say what is equal, the text."""
+        again = self._adapter.validate_json(text)
+        if type(value).__eq__ is not object.__eq__:
+            return bool(again == value)
+        return canonical(self._adapter.dump_python(again, mode="json")) == text
 
     def read(self, text: str) -> Any:
         """The value of a canonical text. Raises BadValue when it no longer fits the type."""
@@ -206,7 +216,7 @@ def _config(annotation: Any) -> ConfigDict | None:
     carries = isinstance(annotation, type) and (
         hasattr(annotation, "__pydantic_config__")
         or hasattr(annotation, "__dataclass_fields__")
-        or typing.is_typeddict(annotation)
+        or typing_extensions.is_typeddict(annotation)
     )
     return None if carries else ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 

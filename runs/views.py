@@ -130,7 +130,8 @@ def waits_for(standing: list[Hold]) -> str:
 
 def _said(hold: Hold) -> str:
     if hold.cause == Cause.PERSON:
-        return f"Paused by {hold.opened_by_name or hold.opened_by_kind}" + (f": {hold.why}" if hold.why else "")
+        said = f"Paused by {hold.opened_by_name or hold.opened_by_kind}"
+        return f"{said}: {hold.why}" if hold.why else said
     return hold.why or hold.get_cause_display()
 
 
@@ -198,7 +199,8 @@ def _steps(request: HttpRequest, run: Run) -> tuple[list[Step], str]:
     """The newest steps in order (or those before `before`), and the address of earlier ones."""
     found, kept = Step.objects.filter(run=run), {}
     if request.GET.get("gated"):
-        found, kept = found.filter(Q(decision__isnull=False) | Q(holds__isnull=False)).distinct(), {"gated": "1"}
+        gated = Q(decision__isnull=False) | Q(holds__isnull=False)
+        found, kept = found.filter(gated).distinct(), {"gated": "1"}
     before = request.GET.get("before", "")
     if before.isdecimal() and len(before) < 10:
         found = found.filter(index__lt=int(before))
@@ -331,7 +333,7 @@ def _forbids_pause(caller: Caller, run: Run) -> str:
 
 def _forbids_resume(caller: Caller, run: Run) -> str:
     paused = Hold.objects.open().filter(run=run, cause=Cause.PERSON).first()
-    return "" if may_resume(caller, run, paused) else "Who paused this run may resume it, and so may an operator."
+    return "" if may_resume(caller, run, paused) else "Who paused this run may resume it, or an operator."
 
 
 def _forbids_cancel(caller: Caller, run: Run) -> str:
@@ -344,7 +346,7 @@ def _pause(caller: Caller, run: Run, why: str) -> str:
         after = " From now on only an operator resumes it." if caller.operator else ""
         return f"It was paused already, by {held.opened_by_name}.{after}"
     busy = Step.objects.filter(run=run, status="dispatched").order_by("index").first()
-    return f"Finishing step {busy.index}, then paused." if busy else "Paused. Nothing starts until it is resumed."
+    return f"Finishing step {busy.index}, then paused." if busy else "Paused. Nothing new starts."
 
 
 def _resume(caller: Caller, run: Run, why: str) -> str:
@@ -355,7 +357,7 @@ def _resume(caller: Caller, run: Run, why: str) -> str:
 
 def _cancel(caller: Caller, run: Run, why: str) -> str:
     ended = endings.cancel(run.pk, actor=caller.actor, why=why)
-    return "Cancelled." if ended.ended else "Nothing new starts; when the call under way is finished, the run ends."
+    return "Cancelled." if ended.ended else "Nothing new starts; the run ends with the call under way."
 
 
 pause = _posted(Verb("pause", _forbids_pause, _pause))

@@ -99,12 +99,11 @@ class Stack:
         self.workers: list[Process] = []
         self.web: Process | None = None
         self.sweeper: Process | None = None
-        self.gateway: RunningGateway | None = None
+        self.gateway = RunningGateway(folder / "gateway.sqlite3")
 
     def start(self) -> None:
         self._create_database()
         self.flush_queue()
-        self.gateway = RunningGateway(self.folder / "gateway.sqlite3")
         self._run("prepare")
         notes = demo.PASSWORD.search((self.var / "demo.txt").read_text())
         assert notes is not None
@@ -119,8 +118,7 @@ class Stack:
         for process in (*self.workers, self.sweeper, self.web):
             if process is not None:
                 process.end()
-        if self.gateway is not None:
-            self.gateway.stop()
+        self.gateway.stop()
         self.door.close()
         self.flush_queue()
         with self._server() as server:
@@ -129,7 +127,6 @@ class Stack:
     # -- Processes ---------------------------------------------------------------
 
     def environ(self, **more: str) -> dict[str, str]:
-        assert self.gateway is not None
         ours = {
             "DATABASE_URL": _database_address(os.environ["DATABASE_URL"], self.database),
             "REDIS_URL": self.queue,
@@ -189,7 +186,6 @@ class Stack:
 
     def heal(self) -> None:
         """As it was at the start, whatever a test did: two workers, sweeper and web, the clock, no faults."""
-        assert self.gateway is not None
         if self.sweeper is None or not self.sweeper.running:
             self.start_sweeper()
         if self.web is None or not self.web.running:

@@ -7,6 +7,7 @@ test said it expects, no page may have thrown, and nothing may have answered 5xx
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -36,7 +37,7 @@ class Visitor:
         self.stack, self.who = stack, who
         self.scripts = options.get("java_script_enabled", True)
         self.context = browser.new_context(**options)
-        self.context.set_default_timeout(PATIENCE * 1000)
+        self.context.set_default_timeout(15_000)
         self._errors: list[str] = []
         self._expected: set[int] = set()
         self.context.on("console", self._console)
@@ -75,9 +76,11 @@ class Visitor:
     def open(self, ref: str) -> None:
         self.go(f"/requests/{ref}")
 
-    def sign_in(self) -> None:
-        """Fills the sign-in form this page shows, with the password."""
-        self.page.get_by_label("Email").fill(self.who)
+    def sign_in(self, who: str) -> None:
+        """Fills the sign-in form this page shows."""
+        assert "/accounts/login/" in self.page.url, self.page.url
+        self.who = who
+        self.page.get_by_label("Email").fill(who)
         self.page.get_by_label("Password", exact=True).fill(self.stack.password)
         self.page.get_by_role("button", name="Sign in", exact=True).click()
 
@@ -158,6 +161,35 @@ class Rest:
         assert said.status_code == 200, said.text
         found: list[dict[str, Any]] = said.json()["results"]
         return found
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """An ordinary ticket at the gateway: its customer wants `amount` EUR, all of the charge, back."""
+
+    stack: Stack
+    number: int
+    charge: str
+    amount: str
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every refund of its charge that was asked for, by anybody."""
+        return self.stack.gateway.calls(f"/charges/{self.charge}/refunds")
+
+    def refunds(self) -> list[dict[str, Any]]:
+        """The refunds that were made."""
+        found: list[dict[str, Any]] = self.stack.gateway.get(f"/refunds?charge={self.charge}")["refunds"]
+        return found
+
+    def letters(self) -> list[str]:
+        """What the customer was told."""
+        calls = self.stack.gateway.calls(f"/tickets/{self.number}/replies")
+        return [call["body"]["text"] for call in calls if not call["replayed"]]
+
+    def refund_elsewhere(self, amount: str) -> None:
+        """Somebody else gives a part of it back."""
+        status, answer, _ = self.stack.gateway.request("POST", f"/charges/{self.charge}/refunds", {"amount": amount})
+        assert status == 201, answer
 
 
 def request_of(run_id: str, number: int = 1) -> Request:
@@ -242,12 +274,8 @@ def ana(visit: Visit) -> Visitor:
 
 
 @pytest.fixture
-def ticket(running: Stack) -> int:
+def ticket(stack: Stack) -> Ticket:
     """A ticket of its own for each test, so that tests never meet at a charge."""
-    return next(running.tickets)
-
-
-def charge_of(ticket: int) -> str:
-    """The charge an ordinary ticket is about."""
-    return f"ch_{ticket - 1100}"
-
+    number = next(stack.tickets)
+    charge = f"ch_{number - 1100}"
+    return Ticket(stack, number, charge, str(stack.gateway.get(f"/charges/{charge}")["amount"]))

@@ -1,7 +1,7 @@
 """What people know of a run beyond its record: headlines, who decided, the address of a step's request.
 
-`runs` draws the page and knows none of this; it asks through `runs.views.tell_with`. An address is told only to
-those who may see the request.
+`runs` draws the page and knows none of this; it asks through `runs.views.tell_with`. An address is told only
+to those who may see the request.
 """
 
 from django.http import HttpRequest
@@ -23,7 +23,7 @@ def tell(request: HttpRequest, steps: list[Step], held: list[Hold]) -> None:
         step.decided = _decided(step)  # type: ignore[attr-defined]
         step.request_url = urls.get(step.pk, "")  # type: ignore[attr-defined]
     for hold in held:
-        hold.request_url = urls.get(hold.step_id, "")  # type: ignore[attr-defined]
+        hold.request_url = urls.get(hold.step_id or 0, "")  # type: ignore[attr-defined]
 
 
 def _decided(step: Step) -> str:

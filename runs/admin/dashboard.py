@@ -1,7 +1,7 @@
 """RQ's own dashboard of the queue, for operators, at /admin/rq/.
 
-Its pages carry inline scripts and styles: the one exception to the content security policy, on these routes only.
-Nothing is lost by what its buttons do: rows are the truth, and the sweeper rings again.
+Its pages carry inline scripts and styles: the one exception to the content security policy, on these routes
+only. Nothing is lost by what its buttons do: rows are the truth, and the sweeper rings again.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def _operators_only(view: Callable[..., Any]) -> Callable[..., HttpResponseBase]
         answer: HttpResponseBase = view(request, *args, **kwargs)
         return answer
 
-    return csp_update(INLINE)(admin.site.admin_view(shown))  # type: ignore[no-any-return]
+    return csp_update(INLINE)(admin.site.admin_view(shown))
 
 
 urlpatterns = [

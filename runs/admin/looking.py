@@ -7,7 +7,7 @@ so that every text from outside goes through the reveal function and JSON is a t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
@@ -66,17 +66,17 @@ class Section:
 class Looking(ModelAdmin):
     """Everybody who `may_look` sees; nobody adds, changes or deletes.
 
-    `shown` are the sections of an object's page: a title, and names of fields or of methods here. `as_json` are
-    text fields that hold JSON, `as_code` digests and keys.
+    `shown` are the sections of an object's page: a title, and names of fields or of methods here. `as_json`
+    are text fields that hold JSON, `as_code` digests and keys.
     """
 
-    actions = None
+    actions: Any = None
     list_per_page = 50
     show_full_result_count = False
     paginator = Capped
     sortable_by = ()
     show_facets = admin.ShowFacets.NEVER
-    list_select_related: Any = True
+    list_select_related: ClassVar[Any] = True
 
     shown: Sequence[tuple[str, Sequence[str]]] = ()
     as_json: frozenset[str] = frozenset()
@@ -212,13 +212,15 @@ def pill(name: str, label: str) -> Callable[[Any, Any], str]:
     @admin.display(description=label, empty_value="–")
     def column(self: Any, found: Any) -> str:
         word = getattr(found, name)
-        return format_html('<span class="word word-{}">{}</span>', word, word.replace("_", " ")) if word else ""
+        if not word:
+            return ""
+        return format_html('<span class="word word-{}">{}</span>', word, word.replace("_", " "))
 
     return column
 
 
 def within(prefix: str, field: str = "pk") -> dict[str, str] | None:
-    """Lookups for ids that begin with so many hexadecimal digits, which an index can serve. None: no such id."""
+    """Lookups for ids that begin with these digits, which an index can serve. None: they are no id's."""
     digits = prefix.replace("-", "").lower()
     if not 4 <= len(digits) <= 32 or set(digits) - set("0123456789abcdef"):
         return None
@@ -229,7 +231,7 @@ class ById(Looking):
     """A list whose search takes an id, or its first digits; anything else goes to `search_fields`."""
 
     id_lookup = "pk"
-    search_fields: Sequence[str] = ("pk",)
+    search_fields = ("pk",)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -1,4 +1,4 @@
-"""What belongs to runs, in the admin, for looking: steps with their effects, holds, snapshots, facts, journal."""
+"""What belongs to runs, for looking: steps with their effects, holds, snapshots, facts, the journal."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -75,7 +75,10 @@ class StepAdmin(looking.ById):
         return [
             ("Holds", looking.list_of(Hold, step__id__exact=step.pk)),
             ("Facts", looking.list_of(FactReading, step__id__exact=step.pk)),
-            ("Journal of its run", looking.list_of(JournalEntry, stream__exact=f"{Run.stream_prefix}{step.run_id}")),
+            (
+                "Journal of its run",
+                looking.list_of(JournalEntry, stream__exact=f"{Run.stream_prefix}{step.run_id}"),
+            ),
         ]
 
 
@@ -96,7 +99,15 @@ class ByOpen(Filter):
 @admin.register(Hold)
 class HoldAdmin(looking.ById):
     id_lookup = "run"
-    list_display = ("cause_in_words", "of_run", "of_step", "opened", "opened_by_name", "released", "resolution")
+    list_display = (
+        "cause_in_words",
+        "of_run",
+        "of_step",
+        "opened",
+        "opened_by_name",
+        "released",
+        "resolution",
+    )
     list_filter = (ByOpen, "cause")
     list_select_related = ("run", "step")
     search_help_text = "The id of its run or its first digits"
@@ -105,10 +116,29 @@ class HoldAdmin(looking.ById):
     as_json = frozenset({"answer"})
     shown = (
         ("What it holds, and why", ("id", "run", "step", "cause", "scope", "why", "detail", "by_operator")),
-        ("Opened", ("opened_at", "opened_by_name", "opened_by_kind", "opened_through", "expires_at", "look_again_at")),
-        ("Released", ("released_at", "released_by_name", "released_by_kind", "released_through", "resolution",
-                      "answer_as_said")),
-    )  # fmt: skip
+        (
+            "Opened",
+            (
+                "opened_at",
+                "opened_by_name",
+                "opened_by_kind",
+                "opened_through",
+                "expires_at",
+                "look_again_at",
+            ),
+        ),
+        (
+            "Released",
+            (
+                "released_at",
+                "released_by_name",
+                "released_by_kind",
+                "released_through",
+                "resolution",
+                "answer_as_said",
+            ),
+        ),
+    )
 
     of_run = looking.link("Run", "run", _run_of)
     of_step = looking.link("Step", "step", _number_of)
@@ -155,8 +185,10 @@ class FactReadingAdmin(looking.ById):
 
     as_json = frozenset({"value"})
     as_code = frozenset({"look"})
-    shown = (("The look", ("step", "name", "source", "kind", "moment", "read_at", "look", "fresh_for")),
-             ("What was seen", ("value", "problem")))  # fmt: skip
+    shown = (
+        ("The look", ("step", "name", "source", "kind", "moment", "read_at", "look", "fresh_for")),
+        ("What was seen", ("value", "problem")),
+    )
 
     of_step = looking.link("Step", "step", _number_of)
     read = looking.moment("read_at", "Read")
@@ -179,9 +211,11 @@ class JournalAdmin(Looking):
     ordering = ("-id",)
 
     as_json = frozenset({"detail"})
-    shown = (("What was done", ("stream", "seq", "at", "verb", "detail")),
-             ("By whom", ("actor_name", "actor_kind", "actor_id", "door")),
-             ("Its place in the chain", ("hash",)))  # fmt: skip
+    shown = (
+        ("What was done", ("stream", "seq", "at", "verb", "detail")),
+        ("By whom", ("actor_name", "actor_kind", "actor_id", "door")),
+        ("Its place in the chain", ("hash",)),
+    )
 
     when = looking.moment("at", "When")
 

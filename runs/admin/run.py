@@ -1,4 +1,4 @@
-"""Runs in the admin: a list to find them by, one run with its links, and the verbs pause, resume, cancel, again."""
+"""Runs in the admin: a list to find them by, one run with its links, and the verbs of operators."""
 
 import json
 from collections.abc import Sequence
@@ -64,7 +64,8 @@ def _do_pause(request: HttpRequest, run: Run, why: str) -> str:
 
 def _do_resume(request: HttpRequest, run: Run, why: str) -> str:
     resumed = holds.unpause(run.pk, actor=actor(request), why=why)
-    return "the pause is over; something else still holds it." if resumed.status == RunStatus.SUSPENDED else "resumed."
+    still = resumed.status == RunStatus.SUSPENDED
+    return "the pause is over; something else still holds it." if still else "resumed."
 
 
 def _do_cancel(request: HttpRequest, run: Run, why: str) -> str:
@@ -95,20 +96,43 @@ def _effects_made(runs: list[Run]) -> dict[Any, str]:
     """What running again would repeat: a new run has keys of its own."""
     made = Step.objects.effects().filter(run__in=runs).exclude(effect="refused").order_by()
     counts = made.values_list("run").annotate(n=Count("pk"))
-    return {run: f"It changed, or may have changed, {n} thing{'s' * (n > 1)} outside; a new run does it again."
-            for run, n in counts}  # fmt: skip
+    said = "It changed, or may have changed, {} thing{} outside; a new run does it again."
+    return {run: said.format(n, "s" * (n > 1)) for run, n in counts}
 
 
 VERBS = (
-    Verb("pause", "Pause", "The call under way is finished; nothing new starts until an operator resumes it.",
-         _why_not_pause, _do_pause),
-    Verb("resume", "Resume", "The pause is over. Whatever else holds the run still does.",
-         _why_not_resume, _do_resume),
-    Verb("cancel", "Cancel", "The run ends and what it waits for is closed. This cannot be taken back.",
-         _why_not_cancel, _do_cancel, harm=True),
-    Verb("again", "Run again", "A new run from the same input, submitted by you. You will not be its reviewer.",
-         _why_not_again, _do_again, notes=_effects_made, harm=True),
-)  # fmt: skip
+    Verb(
+        "pause",
+        "Pause",
+        "The call under way is finished; nothing new starts until an operator resumes it.",
+        _why_not_pause,
+        _do_pause,
+    ),
+    Verb(
+        "resume",
+        "Resume",
+        "The pause is over. Whatever else holds the run still does.",
+        _why_not_resume,
+        _do_resume,
+    ),
+    Verb(
+        "cancel",
+        "Cancel",
+        "The run ends and what it waits for is closed. This cannot be taken back.",
+        _why_not_cancel,
+        _do_cancel,
+        harm=True,
+    ),
+    Verb(
+        "again",
+        "Run again",
+        "A new run from the same input, submitted by you: you will not review it.",
+        _why_not_again,
+        _do_again,
+        notes=_effects_made,
+        harm=True,
+    ),
+)
 
 
 # -- The list ------------------------------------------------------------------------
@@ -144,7 +168,15 @@ class ByCause(Filter):
 @admin.register(Run)
 class RunAdmin(WithVerbs, looking.ById):
     verbs = VERBS
-    list_display = ("shortly", "agent_and_version", "where", "held_by", "position", "submitter_name", "created")
+    list_display = (
+        "shortly",
+        "agent_and_version",
+        "where",
+        "held_by",
+        "position",
+        "submitter_name",
+        "created",
+    )
     list_display_links = ("shortly",)
     list_filter = ("status", ByCause, ByAgent)
     search_help_text = "An id or its first digits, an agent, or who started it"
@@ -154,12 +186,38 @@ class RunAdmin(WithVerbs, looking.ById):
     as_code = frozenset({"id", "code_digest", "token"})
     shown = (
         ("Where it stands", ("status", "held_by", "stop_requested", "position", "result", "error")),
-        ("What was asked", ("id", "agent", "agent_version", "input", "labels", "submitter_name", "on_behalf_of",
-                            "idempotency_key", "again_of", "code_digest")),
+        (
+            "What was asked",
+            (
+                "id",
+                "agent",
+                "agent_version",
+                "input",
+                "labels",
+                "submitter_name",
+                "on_behalf_of",
+                "idempotency_key",
+                "again_of",
+                "code_digest",
+            ),
+        ),
         ("When", ("created_at", "started_at", "suspended_at", "ended_at", "changed_at")),
-        ("The machinery", ("epoch", "taken_by", "lease_until", "wakes", "open_holds", "rings", "rung_at", "record",
-                           "seq", "head")),
-    )  # fmt: skip
+        (
+            "The machinery",
+            (
+                "epoch",
+                "taken_by",
+                "lease_until",
+                "wakes",
+                "open_holds",
+                "rings",
+                "rung_at",
+                "record",
+                "seq",
+                "head",
+            ),
+        ),
+    )
 
     created = looking.moment("created_at", "Created")
     where = looking.pill("status", "Status")
@@ -182,7 +240,9 @@ class RunAdmin(WithVerbs, looking.ById):
         return super().get_queryset(request).select_related(None).prefetch_related(standing)
 
     def search_words(self, queryset: QuerySet[Run], term: str) -> QuerySet[Run]:
-        asks = Q(agent__istartswith=term) | Q(submitter_name__icontains=term) | Q(on_behalf_of__icontains=term)
+        asks = (
+            Q(agent__istartswith=term) | Q(submitter_name__icontains=term) | Q(on_behalf_of__icontains=term)
+        )
         return queryset.filter(asks) if term else queryset
 
     def more(self, request: HttpRequest, found: Run) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Candidate:
 
 
 class WithVerbs(ModelAdmin):
-    """A ModelAdmin with `verbs`, for those who `may_act`. `refusals` are what verbs raise when they refuse."""
+    """A ModelAdmin with `verbs`, for those who `may_act`. `refusals`: what verbs raise when they refuse."""
 
     verbs: tuple[Verb, ...] = ()
     refusals: tuple[type[Exception], ...] = (RunsError,)
@@ -89,9 +89,11 @@ class WithVerbs(ModelAdmin):
             return {}
         return {verb.name: (_on_selection(verb), verb.name, verb.label) for verb in self.verbs}
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+    def response_action(
+        self, request: HttpRequest, queryset: QuerySet[Any], *args: Any
+    ) -> HttpResponse | None:
         try:
-            return super().response_action(request, queryset)
+            return super().response_action(request, queryset, *args)
         except ValidationError:
             self.message_user(request, "There is nothing like what was selected.", messages.WARNING)
             return None

@@ -107,18 +107,20 @@ def test_oversized_input(api: Api) -> None:
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_not_a_number(api: Api, word: str) -> None:
-    place = {"pointer": "", "detail": f"{word} is not a JSON value"}
+    place = {"pointer": "/input/kept/1", "detail": f"{word} is not a JSON value"}
     submit_refused(api, keep(f"[1, {word}]"), 422, "bad_value", place)
 
 
 def test_number_too_large(api: Api) -> None:
-    place = {"pointer": "", "detail": "the number 1e400 is too large; send it as a string"}
+    place = {"pointer": "/input/kept", "detail": "the number 1e400 is too large; send it as a string"}
     submit_refused(api, keep("1e400"), 422, "bad_value", place)
 
 
 def test_number_that_would_be_rounded(api: Api) -> None:
     detail = "the number 0.12345678901234567890 would be rounded to 0.12345678901234568; send it as a string"
-    submit_refused(api, keep("0.12345678901234567890"), 422, "bad_value", {"pointer": "", "detail": detail})
+    submit_refused(
+        api, keep("0.12345678901234567890"), 422, "bad_value", {"pointer": "/input/kept", "detail": detail}
+    )
 
 
 def test_nul(api: Api) -> None:
@@ -143,6 +145,8 @@ def test_lone_surrogate(api: Api) -> None:
 def test_duplicate_keys(api: Api) -> None:
     place = {"pointer": "/agent", "detail": "this key appears twice in one object"}
     submit_refused(api, '{"agent": "a", "agent": "b", "input": {}}', 422, "bad_value", place)
+    place = {"pointer": "/input/kept/0/x", "detail": "this key appears twice in one object"}
+    submit_refused(api, keep('[{"x": 1, "x": 2}]'), 422, "bad_value", place)
 
 
 def test_nesting_deeper_than_32(api: Api) -> None:

@@ -83,7 +83,7 @@ def test_resume_what_a_reviewer_paused(api: Api) -> None:
     holds.pause(run.pk, actor=Actor("person", str(ana.pk), "Ana", "page"))
     with nothing_written():
         body = refused(api.post(f"/runs/{run.pk}/resume"), 409, "wrong_state")
-    assert body["detail"] == "a reviewer paused this run; only a reviewer or an operator can resume it"
+    assert body["detail"] == "Ana paused this run; only they or an operator can resume it"
 
 
 def test_cancel_ends_a_queued_run(api: Api) -> None:

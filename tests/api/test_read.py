@@ -100,6 +100,11 @@ def test_reading_changes_nothing(api: Api) -> None:
     assert Run.objects.values().get() == before
 
 
+def test_no_answer_is_kept_on_the_way(api: Api) -> None:
+    for said in (api.get("/runs"), api.get("/agents"), api.get("/runs", nothing=1)):
+        assert said["Cache-Control"] == "no-store"
+
+
 # -- The list ----------------------------------------------------------------------------
 
 

@@ -87,7 +87,7 @@ def test_submit_reads_json_where_text_does_not_fit() -> None:
         (["adder", "n=3", "n=4"], "n: given twice"),
         (["adder", "n=3", "--input", '{"n": 3}'], "n: given twice, by itself and in --input"),
         (["adder", "--input", "[3]"], "--input: a JSON object is wanted"),
-        (["adder", "--input", '{"n": NaN}'], "--input: (whole value): NaN is not a JSON value"),
+        (["adder", "--input", '{"n": NaN}'], "--input: /n: NaN is not a JSON value"),
         (["adder", "--input", '{"n": 1, "n": 2}'], "--input: /n: this key appears twice in one object"),
         (["adder", "n=3", "--label", "x"], "'x': a label is written name=value"),
         (["adder", "n=3", "--for", "x" * 201], "on_behalf_of: String should have at most 200 characters"),
@@ -235,7 +235,7 @@ def test_verify_journal_finds_a_chain_written_anew() -> None:
 def test_verify_journal_finds_a_row_that_took_its_head_along() -> None:
     run = submitted("adder", n=1)
     Run.objects.filter(pk=run.pk).delete()
-    assert broken()[0] == [f"{run.stream} #1: the row this stream belongs to is gone"]
+    assert broken()[0] == [f"{run.stream} #1: what this stream tells of is gone"]
 
 
 def test_verify_journal_says_every_broken_stream_once() -> None:

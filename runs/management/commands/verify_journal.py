@@ -4,7 +4,6 @@ Every model with a `stream_prefix` carries the heads of chains, whatever app it 
 run beside the service.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
@@ -19,7 +18,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        breaks = [*journal.broken(streams()), *_orphans(streams())]
+        breaks = list(journal.broken(streams()))
         for found in breaks:
             self.stdout.write(f"{found.stream} #{found.seq}: {found.what}")
         if breaks:
@@ -31,23 +30,6 @@ class Command(BaseCommand):
 def streams() -> list[type[models.Model]]:
     """The models whose rows carry a stream's head."""
     return [model for model in apps.get_models() if hasattr(model, "stream_prefix")]
-
-
-def _orphans(models_: list[type[models.Model]]) -> Iterator[journal.Break]:
-    """Streams whose row is gone, and with it the head that would show a cut."""
-    rows = " UNION ALL ".join(
-        f"SELECT '{model.stream_prefix}' || {model._meta.pk.column} AS stream FROM {model._meta.db_table}"  # type: ignore[attr-defined]  # noqa: S608
-        for model in models_
-    )
-    sql = f"""
-        SELECT stream, max(seq) FROM runs_journalentry
-        WHERE NOT EXISTS (SELECT FROM ({rows}) known WHERE known.stream = runs_journalentry.stream)
-        GROUP BY stream ORDER BY stream
-        """  # noqa: S608 - names of our own tables
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        for stream, seq in cursor.fetchall():
-            yield journal.Break(stream, seq, "the row this stream belongs to is gone")
 
 
 def _size() -> tuple[int, int]:

@@ -1,0 +1,246 @@
+"""The five statements: each is one round trip, and finds its rows by index whatever else is there."""
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from runs import effects, journal, lifecycle, statements
+from runs.actors import Actor
+from runs.models import Run, Step
+from tests.agents_for_tests import pay
+from tests.factories import CYD, driven, open_hold, submitted
+
+AROUND = 300  # runs, with 20 steps each
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def many_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Rows of others, with statistics, so that the planner has a choice."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO runs_run (id, agent, agent_version, code_digest, input, labels, submitter_kind, submitter_id,
+              submitter_name, owner_id, on_behalf_of, submission_digest, status, epoch, taken_by, wakes, open_holds,
+              position, record, snapshots_taken, seq, head, rings)
+            SELECT gen_random_uuid(), 'around', '1', '', '{}', '{}', 'key', 'around', 'around', '', '', '', 'suspended',
+              0, '', 0, 0, 0, '', 0, 0, '', 0 FROM generate_series(1, %s)""",
+            [AROUND],
+        )
+        cursor.execute(
+            """
+            INSERT INTO runs_step (run_id, index, tool, tool_version, arguments, arguments_digest, status, result,
+              settled, open_holds, effect, key, attempt, executed_digest, permit, evidence)
+            SELECT id, n, 'add', '', '{}', '', 'done', '1', n + 1, 0, '', '', 0, '', '', '[]'
+            FROM runs_run, generate_series(0, 19) n WHERE agent = 'around'"""
+        )
+        cursor.execute(
+            """
+            INSERT INTO runs_hold (id, run_id, cause, scope, why, detail, opened_by_kind, opened_by_id, opened_by_name,
+              opened_through, by_operator, released_by_kind, released_by_id, released_by_name, released_through,
+              resolution)
+            SELECT gen_random_uuid(), id, 'person', 'run', '', '{}', '', '', '', '', false, '', '', '', '', ''
+            FROM runs_run WHERE agent = 'around'"""
+        )
+        cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
+        yield
+        cursor.execute("DELETE FROM runs_hold")
+        cursor.execute("DELETE FROM runs_step")
+        cursor.execute("DELETE FROM runs_run")
+        cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
+
+
+def plan(sql: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+    """The nodes of the plan the server would use for a prepared statement."""
+    with connection.cursor() as cursor:
+        cursor.execute("EXPLAIN (FORMAT JSON) " + sql, params)
+        found = cursor.fetchone()[0]
+    return list(_nodes((found if isinstance(found, list) else json.loads(found))[0]["Plan"]))
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from _nodes(child)
+
+
+def scans(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Every look at a table of ours that is not by index on a constant."""
+    bad = []
+    for node in nodes:
+        table = node.get("Relation Name", "")
+        if not table.startswith("runs_"):
+            continue
+        if node["Node Type"] == "Seq Scan":
+            bad.append((node["Node Type"], table))
+        elif node["Node Type"].startswith(("Index", "Bitmap Heap")):
+            condition = node.get("Index Cond") or node.get("Recheck Cond") or ""
+            if not condition or ("fence" in condition or "clock" in condition):
+                bad.append((node["Node Type"], f"{table} by {condition}"))
+    return bad
+
+
+def fence() -> dict[str, Any]:
+    return {"run": uuid.uuid4(), "epoch": 1, "token": uuid.uuid4()}
+
+
+def entry() -> dict[str, Any]:
+    return journal.parameters(Actor.worker("w1"), "tested", {})
+
+
+def boundary() -> dict[str, Any]:
+    return {
+        **fence(),
+        "entry": b"entry",
+        "done": 1,
+        "outcome": "done",
+        "result": "1",
+        "effect_after": "confirmed",
+        "decision": None,
+        "done_tool": "add",
+        "done_tool_version": "",
+        "done_arguments": "{}",
+        "done_digest": "",
+        "index": 2,
+        "tool": "pay",
+        "tool_version": "",
+        "arguments": "{}",
+        "digest": "",
+        "key": "k",
+        "acts_for": 5.0,
+        "executed": None,
+        "executed_digest": "",
+        "permit": "",
+        "decision_now": None,
+    }
+
+
+CASES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    **{f"boundary {s or '-'} {i or '-'}": (sql, boundary) for (s, i), sql in statements.BOUNDARY.items()},
+    "take": (
+        statements.TAKE,
+        lambda: {"run": uuid.uuid4(), "token": uuid.uuid4(), "worker": "w", "lease": 15.0, "versions": ["a@1"], **entry()},
+    ),
+    "park": (statements.PARK, lambda: {**fence(), "wakes": 0, "schema_version": 1, **entry()}),
+    "finish": (
+        statements.FINISH,
+        lambda: {**fence(), "status": "succeeded", "result": "1", "error": None, **entry()},
+    ),
+    "release": (
+        statements.RELEASE,
+        lambda: {"run": uuid.uuid4(), "hold": uuid.uuid4(), "resolution": "approved", "answer": None, **entry()},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_plan_finds_rows_by_index_and_constants(name: str, many_rows: None) -> None:
+    sql, params = CASES[name]
+    nodes = plan(sql, params())
+    assert any(n.get("Relation Name", "").startswith("runs_") for n in nodes)
+    assert scans(nodes) == []
+
+
+def test_plan_of_a_join_to_the_fence_would_be_seen(many_rows: None) -> None:
+    """The test above can fail: this is the shape that scanned across all runs."""
+    sql = (
+        "WITH fence AS (UPDATE runs_run SET epoch = epoch WHERE id = %(run)s RETURNING id)"
+        " UPDATE runs_step s SET status = status FROM fence WHERE s.run_id = fence.id AND s.index = 1"
+    )
+    assert scans(plan(sql, {"run": uuid.uuid4()})) != []
+
+
+# -- What "no row" and the counts mean ---------------------------------------------------------
+
+
+def taken(run: Run) -> dict[str, Any]:
+    fence = lifecycle.take(run.pk, "w1")
+    assert fence is not None
+    return fence.parameters()
+
+
+def intended(fenced: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    call = {
+        "index": 0,
+        "tool": "pay",
+        "tool_version": pay.version,
+        "arguments": "{}",
+        "digest": "d",
+        "key": effects.key(fenced["run"], 0),
+        "acts_for": 5.0,
+    }
+    return {**fenced, **call, **changes}
+
+
+def test_boundary_dispatches() -> None:
+    fenced = taken(submitted("payer"))
+    assert statements.row(statements.BOUNDARY["", "new"], intended(fenced)) == (0, False, 0, 0, 1)
+
+
+@pytest.mark.parametrize("change", [{"epoch": 9}, {"token": uuid.uuid4()}, {"run": uuid.uuid4()}])
+def test_boundary_with_another_fence(change: dict[str, Any]) -> None:
+    """3: the epoch and the token, not the worker's name."""
+    fenced = taken(submitted("payer"))
+    assert statements.row(statements.BOUNDARY["", "new"], {**intended(fenced), **change}) is None
+    assert Step.objects.filter(run=fenced["run"]).count() == 0
+
+
+def test_boundary_with_a_hold_keeps_the_receipt_and_starts_nothing() -> None:
+    from runs import holds
+
+    run = submitted("payer")
+    fenced = taken(run)
+    statements.row(statements.BOUNDARY["", "new"], intended(fenced))
+    holds.pause(run.pk, actor=CYD)
+    both = {**boundary(), **intended(fenced, index=1), "done": 0}
+    assert statements.row(statements.BOUNDARY["row", "new"], both) == (1, False, 0, 1, 0)
+    assert list(run.steps.values_list("index", "status", "settled")) == [(0, "done", 1)]
+
+
+def test_boundary_with_a_hold_on_the_call_itself_starts_nothing(rules: Callable[..., None]) -> None:
+    rules(pay="hold")
+    run = driven("payer")
+    assert open_hold(run).step.index == 0
+    Run.objects.filter(pk=run.pk).update(status="queued", suspended_at=None)
+    fenced = taken(run)
+    again = {**boundary(), **fenced, "index": 0}
+    assert statements.row(statements.BOUNDARY["", "row"], again) == (0, False, 0, 0, 0)
+    assert run.steps.get().status == "held"
+
+
+def test_boundary_settles_a_step_once() -> None:
+    fenced = taken(submitted("payer"))
+    statements.row(statements.BOUNDARY["", "new"], intended(fenced))
+    receipt = {**boundary(), **fenced, "done": 0}
+    assert statements.row(statements.BOUNDARY["row", ""], receipt) == (0, False, 0, 1, 0)
+    assert statements.row(statements.BOUNDARY["row", ""], {**receipt, "result": "2"})[3] == 0  # type: ignore[index]
+    assert Step.objects.get(run=fenced["run"]).result == "1"
+
+
+def test_statements_are_prepared_by_the_server() -> None:
+    driven("adder", n=3)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%%runs_run SET  %%'")
+        plain = cursor.fetchone()[0]
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%%abeyance_now%%'")
+        assert (cursor.fetchone()[0] >= 3, plain >= 0) == (True, True)
+
+
+def test_number_of_statements_of_a_pure_step(django_assert_num_queries: Any) -> None:
+    """The ORM's part does not grow with the steps; the rest is one hand-written statement a step."""
+    few, many = submitted("adder", n=1), submitted("adder", n=50)
+    with django_assert_num_queries(4):
+        lifecycle_of(few)
+    with django_assert_num_queries(4):
+        lifecycle_of(many)
+
+
+def lifecycle_of(run: Run) -> None:
+    from runs import execution
+
+    execution.drive(run.pk)
