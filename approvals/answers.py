@@ -15,13 +15,13 @@ def misfits(schema: dict[str, Any], answer: Any) -> dict[str, str]:
     except BadValue as error:
         return {error.path.lstrip("/").split("/")[0]: error.message}
     validator = Draft202012Validator(schema, format_checker=FormatChecker())
-    return {_field(error): error.message for error in validator.iter_errors(answer)}
+    return {field: said for error in validator.iter_errors(answer) for field, said in _places(error)}
 
 
-def _field(error: Any) -> str:
-    """The field an error belongs to; a missing one is told by its name."""
+def _places(error: Any) -> list[tuple[str, str]]:
+    """The fields an error belongs to, each with a sentence; missing ones are told by their names."""
     if error.path:
-        return str(error.path[0])
+        return [(str(error.path[0]), error.message)]
     if error.validator == "required":
-        return str(next((name for name in error.validator_value if name not in error.instance), ""))
-    return ""
+        return [(name, "This is needed.") for name in error.validator_value if name not in error.instance]
+    return [("", error.message)]

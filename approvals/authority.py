@@ -58,6 +58,10 @@ class Authority:
         Request.objects.filter(pk=request.pk).update(state=RequestState.CONSUMED, closed_at=Now())
         journal.write(request, SYSTEM, "consumed", revision=found.revision.number, digest=permit.digest)
 
+    def revoke(self, step: Step, why: str) -> None:
+        request = Request.objects.select_for_update().get(step=step)
+        requests.close(request, RequestState.SUPERSEDED, why=why)
+
 
 def call_facts(proposal: Proposal) -> CallFacts:
     """A proposal as rules see it."""
@@ -111,7 +115,8 @@ def _refuse_changed(request: Request, revision: Revision, permit: gate.Permit) -
     stored = values.digest(revision.arguments)
     decided = request.decisions.filter(revision=revision, verb=Verb.APPROVE).values_list("digest", flat=True)
     digest = requests.view_digest(request, revision)
-    if stored != permit.digest or not decided or any(each != digest for each in decided):
+    told = {stored, values.digest(permit.arguments)}
+    if told != {permit.digest} or not decided or any(each != digest for each in decided):
         raise PermitRefused("changed", "the arguments changed since the approval")
 
 

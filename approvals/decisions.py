@@ -173,7 +173,7 @@ def _proposed_before(case: _Case) -> bool:
         return False
     edited = case.request.revisions.filter(number=standing.number - 1, digest=choice.digest)
     try:
-        same = values.parse(choice.edit) == json.loads(standing.arguments)
+        same = values.canonical(values.parse(choice.edit)) == standing.arguments
     except BadValue:
         return False
     return standing.reason == "edit" and same and edited.exists()
@@ -349,19 +349,17 @@ def _edit(case: _Case, arguments: str) -> Decided:
 
 
 def argument_changes(before: str, after: str) -> list[dict[str, Any]]:
-    """The top-level arguments that differ, as canonical JSON then and now."""
-    then, later = json.loads(before), json.loads(after)
+    """The top-level arguments that differ, as canonical JSON then and now: 1, 1.0 and true are three values."""
+    then, later = _texts(before), _texts(after)
     return [
-        {
-            "name": name,
-            "title": name,
-            "kind": "argument",
-            "then": values.canonical(then[name]) if name in then else None,
-            "now": values.canonical(later[name]) if name in later else None,
-        }
+        {"name": name, "title": name, "kind": "argument", "then": then.get(name), "now": later.get(name)}
         for name in sorted(then.keys() | later.keys())
-        if then.get(name) != later.get(name) or (name in then) != (name in later)
+        if then.get(name) != later.get(name)
     ]
+
+
+def _texts(arguments: str) -> dict[str, str]:
+    return {name: values.canonical(value) for name, value in json.loads(arguments).items()}
 
 
 # -- Writing -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A page never looks: it asks for a look (a column, and a ring), a worker looks, and the page shows what is
 stored. Equal values void nothing; a changed one makes a new revision and says what changed; one that could not be
-read blocks approving and voids nothing.
+read blocks approving and voids nothing. Facts for information are shown as last seen and void nothing either.
 """
 
 import json
@@ -47,7 +47,7 @@ def look(request_id: uuid.UUID) -> bool:
         return False
     readings = facts.look(tool, tool.signature.read(revision.arguments))
     changed = facts.changes(tool, revision.fact_values(), readings)
-    return _keep(request, revision.number, readings, [c for c in changed if c.now is not None])
+    return _keep(request, revision.number, readings, [c for c in changed if c.now is not None and c.kind != "info"])
 
 
 def _keep(request: Request, number: int, readings: list[Reading], changed: list[facts.Change]) -> bool:
@@ -108,7 +108,7 @@ def moved(request: Request, revision: Revision) -> list[dict[str, Any]]:
 
     Each: name, title, kind, then, now (canonical JSON or None).
     """
-    first = {fact["name"]: fact for fact in request.revisions.get(number=1).facts}
+    first = _first(request)
     return [
         {**told, "then": first[told["name"]]["value"], "now": told["value"]}
         for told in current(request, revision)
@@ -116,15 +116,29 @@ def moved(request: Request, revision: Revision) -> list[dict[str, Any]]:
     ]
 
 
+def _first(request: Request) -> dict[str, dict[str, Any]]:
+    """Each fact as it was when the call was first proposed; a blocking one that could not be read then, as it
+    was when it first could: it must not change from there."""
+    found: dict[str, dict[str, Any]] = {}
+    for revision in request.revisions.order_by("number").only("facts"):
+        for fact in revision.facts:
+            known = found.setdefault(fact["name"], fact)
+            if known["value"] is None and fact["kind"] == "blocking":
+                found[fact["name"]] = fact
+    return found
+
+
 def current(request: Request, revision: Revision) -> list[dict[str, Any]]:
-    """The standing revision's facts, with those the newest look could not read marked as unreadable."""
+    """The standing revision's facts; those the newest look could not read are marked as unreadable, and those
+    for information are as it saw them."""
     newest = {r.name: r for r in last(request)}
-    return [
-        {**fact, "value": None, "problem": newest[fact["name"]].problem}
-        if fact["name"] in newest and newest[fact["name"]].value is None
-        else fact
-        for fact in revision.facts
-    ]
+    return [_seen(fact, newest.get(fact["name"])) for fact in revision.facts]
+
+
+def _seen(fact: dict[str, Any], newest: FactReading | None) -> dict[str, Any]:
+    if newest is None or (newest.value is not None and fact["kind"] != "info"):
+        return fact
+    return {**fact, "value": newest.value, "problem": newest.problem}
 
 
 def differs(told: dict[str, Any], first: dict[str, Any], revision: Revision) -> bool:

@@ -5,14 +5,13 @@ agent's text, and none decides. A mail server that is away delays mails and noth
 """
 
 from datetime import timedelta
-from email.utils import make_msgid
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.mail import EmailMessage
-from django.db import transaction
+from django.db.models import F
 from django.template.loader import render_to_string
 from django.urls import reverse
 
@@ -26,6 +25,7 @@ log = structlog.get_logger(__name__)
 TIER_WORDS = {"R0": "low", "R1": "low", "R2": "medium", "R3": "high", "R4": "critical"}
 GIVE_UP_AFTER = 12
 LONGEST_WAIT = 3600.0
+CLAIMED_FOR = 120.0  # seconds nobody else tries a row that is being sent
 
 
 def announce(request: Request, kind: str) -> None:
@@ -43,21 +43,27 @@ def announce(request: Request, kind: str) -> None:
 
 
 def send(notification_id: int) -> bool:
-    """Sends one mail. False: somebody else has it, or it is no longer of use."""
-    with transaction.atomic():
-        row = (
-            Notification.objects.select_for_update(skip_locked=True, of=("self",))
-            .select_related("request__run", "request__group", "request__step")
-            .filter(pk=notification_id, sent_at__isnull=True, given_up=False)
-            .first()
-        )
-        if row is None:
-            return False
-        if not _of_use(row):
-            Notification.objects.filter(pk=row.pk).update(given_up=True, problem="nothing to decide any more")
-            return False
-        _try(row)
+    """Sends one mail. False: somebody else has it, or it is no longer of use.
+
+    The row is claimed first (its next try is moved), the mail leaves outside any transaction, and what came of
+    it is written last: a sender that dies in between sends it once more, under the same Message-ID.
+    """
+    row = _claim(notification_id)
+    if row is None:
+        return False
+    if not _of_use(row):
+        Notification.objects.filter(pk=row.pk).update(given_up=True, problem="nothing to decide any more")
+        return False
+    _try(row)
     return True
+
+
+def _claim(notification_id: int) -> Notification | None:
+    due = Notification.objects.due(now()).filter(pk=notification_id)
+    if not due.update(attempts=F("attempts") + 1, next_try_at=Now() + timedelta(seconds=CLAIMED_FOR)):
+        return None
+    related = ("request__run", "request__group", "request__step")
+    return Notification.objects.select_related(*related).get(pk=notification_id)
 
 
 def _of_use(row: Notification) -> bool:
@@ -76,21 +82,19 @@ def _try(row: Notification) -> None:
         _try_later(row, error)
         return
     Notification.objects.filter(pk=row.pk).update(
-        sent_at=Now(), attempts=row.attempts + 1, subject=message.subject, problem=""
+        sent_at=Now(), subject=message.subject, problem=""
     )
     log.info("mail_sent", request=row.request.ref, kind=row.kind, to=row.address)
 
 
 def _try_later(row: Notification, error: Exception) -> None:
-    attempts = row.attempts + 1
-    wait = min(LONGEST_WAIT, 5.0 * 2**attempts)
+    wait = min(LONGEST_WAIT, 5.0 * 2**row.attempts)
     Notification.objects.filter(pk=row.pk).update(
-        attempts=attempts,
         next_try_at=now() + timedelta(seconds=wait),
-        given_up=attempts >= GIVE_UP_AFTER,
+        given_up=row.attempts >= GIVE_UP_AFTER,
         problem=f"{type(error).__name__}: {error}"[:500].replace("\x00", ""),
     )
-    log.warning("mail_failed", request=row.request.ref, to=row.address, attempts=attempts, error=str(error))
+    log.warning("mail_failed", request=row.request.ref, to=row.address, attempts=row.attempts, error=str(error))
 
 
 def compose(row: Notification) -> EmailMessage:
@@ -99,7 +103,7 @@ def compose(row: Notification) -> EmailMessage:
     subject = " ".join(render_to_string("emails/request_opened_subject.txt", context).split())
     body = render_to_string("emails/request_opened.txt", context)
     thread = f"<request.{row.request.ref}@{_domain()}>"
-    headers = {"Message-ID": make_msgid(domain=_domain()), "References": thread, "Auto-Submitted": "auto-generated"}
+    headers = {"Message-ID": f"<notice.{row.pk}.{row.request.ref}@{_domain()}>", "References": thread, "Auto-Submitted": "auto-generated"}
     return EmailMessage(subject, body, to=[row.address], headers=headers)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.db.models import Q
 
 from approvals import rights
 from approvals.models import Request, Revision
@@ -41,21 +40,14 @@ def visible_to(user: Any) -> RequestQuerySet:
         return Request.objects.none()
     if rights.sees_all(user):
         return Request.objects.all()
-    return Request.objects.filter(_of_groups(user))
+    return Request.objects.filter(rights.of_groups(user))
 
 
 def assigned_to(user: Any) -> RequestQuerySet:
     """Requests of the groups this person is in, whether or not they are excluded from one."""
     if not user.is_authenticated or not user.is_active:
         return Request.objects.none()
-    return Request.objects.filter(_of_groups(user))
-
-
-def _of_groups(user: Any) -> Q:
-    mine = Q(group__in=user.groups.all())
-    if settings.FALLBACK_REVIEWERS in rights.group_names(user):
-        mine |= Q(group__isnull=True)
-    return mine
+    return Request.objects.filter(rights.of_groups(user))
 
 
 def eligibility(user: Any, request: Request, *, fresh: bool = False) -> Eligibility:
@@ -79,10 +71,10 @@ def _excluded(user: Any, request: Request) -> str:
     run = request.run
     if run.owner_id == str(user.pk):
         return "You started this run, so somebody else decides."
-    if run.on_behalf_of and run.on_behalf_of.casefold() in _names_of(user):
+    if run.on_behalf_of.strip().casefold() in _names_of(user):
         return "The run acts for you, so somebody else decides."
     made = agents.find(run.agent, run.agent_version)
-    if made is not None and made.owner and made.owner.casefold() in _names_of(user):
+    if made is not None and made.owner and made.owner.strip().casefold() in _names_of(user):
         return "You own this agent, so somebody else decides."
     return ""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from approvals.models import ApiKey, Request
@@ -49,13 +49,22 @@ def enters_admin(user: Any) -> bool:
     return bool(group_names(user) & {settings.OPERATORS, settings.POLICY_EDITORS, settings.AUDITORS})
 
 
+def of_groups(user: Any) -> Q:
+    """Requests of the groups this person is in; the fallback group has those that name none."""
+    mine = Q(group__in=user.groups.all())
+    if settings.FALLBACK_REVIEWERS in group_names(user):
+        mine |= Q(group__isnull=True)
+    return mine
+
+
 def actor(user: Any, door: str) -> Actor:
     """A person as `runs` knows them."""
     return Actor("person", str(user.pk), display_name(user), door, operator=is_operator(user))
 
 
 def display_name(user: Any) -> str:
-    return str(user.get_full_name() or user.email or user.get_username())
+    """As it is kept with what they did: 200 characters at most."""
+    return str(user.get_full_name() or user.email or user.get_username())[:200]
 
 
 def identify(request: HttpRequest) -> Caller:
@@ -80,8 +89,8 @@ def _person(user: User) -> Caller:
     def visible(runs: QuerySet[Run]) -> QuerySet[Run]:
         if sees_all(user):
             return runs
-        mine = runs.filter(owner_id=owner)
-        return (mine | runs.filter(requests__group__in=user.groups.all())).distinct()
+        reviewed = Request.objects.filter(of_groups(user)).values("run")
+        return runs.filter(Q(owner_id=owner) | Q(pk__in=reviewed))
 
     def may_pause(run: Run) -> bool:
         return operator or run.owner_id == owner or _reviews(user, run)
@@ -91,4 +100,4 @@ def _person(user: User) -> Caller:
 
 def _reviews(user: User, run: Run) -> bool:
     """A reviewer may pause a run until its request is decided."""
-    return Request.objects.filter(run=run, state__in=PENDING, group__in=user.groups.all()).exists()
+    return Request.objects.filter(of_groups(user), run=run, state__in=PENDING).exists()

@@ -1,9 +1,9 @@
-"""How long from `decide` to the agent's next line in another process, and what a step costs: one line of JSON.
+"""How long from `decide` to the agent's next line in another process, and what a step costs: a line of JSON.
 
     python benchmarks/latency.py [--decisions 100] [--steps 300] [--rounds 5]
 
-Real engines and a real worker: those that DATABASE_URL and REDIS_URL name, else embedded ones of its own. What
-it writes goes into a database made for it and dropped at the end, and into Valkey's database 15, which must be
+A real worker, and the engines that DATABASE_URL and REDIS_URL name, else embedded ones of its own. What it
+writes goes into a database made for it and dropped at the end, and into Valkey's database 15, which must be
 empty. Policy, journal, record, fence and gate are on; the undo window is 0. Milliseconds.
 """
 
@@ -44,13 +44,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    # Under the system's folder by name: a socket's path is short.
-    with tempfile.TemporaryDirectory(prefix="abeyance-latency-") as folder, engines(Path(folder)):
-        with throw_away_database(), empty_queue(), listening(Path(folder)) as line:
-            subprocess.run(
-                [sys.executable, "manage.py", "migrate", "--verbosity=0", "--skip-checks"], cwd=ROOT, check=True
-            )
-            print(json.dumps(measure(line, options)))
+    with (
+        tempfile.TemporaryDirectory(prefix="abeyance-latency-") as folder,
+        engines(Path(folder)),
+        throw_away_database(),
+        empty_queue(),
+        listening(Path(folder)) as line,
+    ):
+        migrate = ["manage.py", "migrate", "--verbosity=0", "--skip-checks"]
+        subprocess.run([sys.executable, *migrate], cwd=ROOT, check=True)
+        print(json.dumps(measure(line, options)))
 
 
 # -- The set-up ------------------------------------------------------------------------
@@ -149,7 +152,14 @@ def people_and_rules() -> object:
     from examples.policies import SEED
 
     def rule(name: str, tool: str, outcome: str, **terms: object) -> dict[str, object]:
-        return {"pass": "verdict", "name": name, "tool": tool, "expression": "true", "outcome": outcome, **terms}
+        return {
+            "pass": "verdict",
+            "name": name,
+            "tool": tool,
+            "expression": "true",
+            "outcome": outcome,
+            **terms,
+        }
 
     ours = [rule("asked", "approved", "hold", **HELD), *(rule(each, each, "allow") for each in KINDS[1:])]
     policies.seed([*SEED, *ours])

@@ -92,6 +92,9 @@ class Authority(Protocol):
     def consume(self, run: Run, step: Step, permit: Permit, verdict: Verdict) -> None:
         """Uses the permit up, under the run's lock. Raises PermitRefused (lapsed, void, policy stricter)."""
 
+    def revoke(self, step: Step, why: str) -> None:
+        """Policy denies a call that was approved, under the run's lock: nothing of it stands any more."""
+
 
 class _Nobody:
     """No authority is registered: effects are held, pure tools run."""
@@ -105,6 +108,9 @@ class _Nobody:
 
     def consume(self, run: Run, step: Step, permit: Permit, verdict: Verdict) -> None:
         raise PermitRefused("void", "no policy is registered")
+
+    def revoke(self, step: Step, why: str) -> None:
+        return None
 
 
 _authority: Authority = _Nobody()
@@ -273,6 +279,10 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     permit = _authority.permit(step)
     verdict = _authority.judge(proposal)
     if verdict.verdict == "deny":
+        if permit is not None:
+            with transaction.atomic():
+                lifecycle.lock_fenced(fence)
+                _authority.revoke(step, verdict.why)
         return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     if permit is None:
         return _without_permit(fence, proposal, step, verdict)

@@ -202,14 +202,14 @@ def unpause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
         standing = Hold.objects.open().filter(run=run, cause=Cause.PERSON).first()
         if standing is None:
             raise WrongState(f"run {run_id} is not paused; it is {run.status}")
-        if why_not := _not_theirs(run, standing, actor):
+        if why_not := not_theirs(run, standing, actor):
             raise WrongState(why_not)
         release_locked(run, standing, actor=actor, resolution="resumed", answer=why or None)
         run.refresh_from_db()
     return run
 
 
-def _not_theirs(run: Run, pause: Hold, actor: Actor) -> str:
+def not_theirs(run: Run, pause: Hold, actor: Actor) -> str:
     """Why a pause is not this actor's to lift; empty: they may.
 
     An operator lifts any. The submitter's side (the owner, by page or by key) lifts its own, whoever else

@@ -16,8 +16,9 @@ from runs import journal
 _RUN = "'run:' || runs_run.id"
 _ADVANCE = journal.ADVANCE.format(name=_RUN)
 _RETURNING = f"RETURNING {_RUN} AS name, runs_run.seq, runs_run.head, clock.at"
+# `|| ''` keeps the planner from the small partial indexes of `status`: they churn, and it would read them whole.
 _FENCE = (
-    "runs_run.id = %(run)s AND runs_run.status = 'running'"
+    "runs_run.id = %(run)s AND runs_run.status || '' = 'running'"
     " AND runs_run.epoch = %(epoch)s AND runs_run.token = %(token)s"
 )
 
@@ -27,7 +28,7 @@ WITH {journal.CLOCK}, stream AS (
     lease_until = clock.at + make_interval(secs => %(lease)s), suspended_at = NULL,
     started_at = coalesce(started_at, clock.at), changed_at = clock.at, {_ADVANCE}
   FROM clock
-  WHERE runs_run.id = %(run)s AND status = 'queued' AND agent || '@' || agent_version = ANY(%(versions)s)
+  WHERE runs_run.id = %(run)s AND status || '' = 'queued' AND agent || '@' || agent_version = ANY(%(versions)s)
   {_RETURNING}, epoch), entry AS ({journal.APPEND})
 SELECT epoch FROM stream
 """

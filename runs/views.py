@@ -208,7 +208,7 @@ def _steps(request: HttpRequest, run: Run) -> tuple[list[Step], str]:
     earlier = "?" + urlencode({**kept, "before": rows[-2].index}) if len(rows) > STEPS else ""
     steps = rows[:STEPS][::-1]
     for step in steps:
-        step.current = step.settled is None  # type: ignore[attr-defined]
+        step.current = step.settled is None and not run.ended  # type: ignore[attr-defined]
     return steps, earlier
 
 
@@ -216,7 +216,9 @@ def _may(caller: Caller, run: Run, standing: list[Hold]) -> dict[str, bool]:
     paused = next((hold for hold in standing if hold.cause == Cause.PERSON), None)
     return {
         "pause": not run.ended and may_pause(caller, run) and (paused is None or _takes_over(caller, paused)),
-        "resume": paused is not None and may_resume(caller, run, paused),
+        "resume": paused is not None
+        and may_resume(caller, run, paused)
+        and not holds.not_theirs(run, paused, caller.actor),
         "cancel": not run.ended and run.stop_requested is None and caller.may_control(run),
     }
 
@@ -230,14 +232,10 @@ def may_pause(caller: Caller, run: Run) -> bool:
 
 
 def may_resume(caller: Caller, run: Run, paused: Hold | None) -> bool:
-    """Operators any pause; others their own, and a run's owner what their keys paused."""
-    if caller.operator or paused is None:
-        return caller.may_control(run) or may_pause(caller, run)
-    if paused.by_operator:
-        return False
-    if (paused.opened_by_kind, paused.opened_by_id) == (caller.actor.kind, caller.actor.id):
-        return True
-    return caller.own(run) and paused.opened_by_kind != "person"
+    """Whoever controls the run, or placed this pause; whose it is to lift, the verb decides."""
+    who = (caller.actor.kind, caller.actor.id)
+    theirs = paused is not None and (paused.opened_by_kind, paused.opened_by_id) == who
+    return caller.may_control(run) or theirs
 
 
 def _again_url(caller: Caller, run: Run) -> str:

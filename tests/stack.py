@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,9 +97,11 @@ class Stack:
         self.url = f"http://localhost:{self.door.getsockname()[1]}"
         self.tickets = itertools.count(5601)  # the gateway has sixty ordinary ones
         self.workers: list[Process] = []
-        self.web: Process | None = None
-        self.sweeper: Process | None = None
+        self._started: list[Process] = []
+        self.web: Process
+        self.sweeper: Process
         self.gateway = RunningGateway(folder / "gateway.sqlite3")
+        self.environ = self._environ()
 
     def start(self) -> None:
         self._create_database()
@@ -115,9 +117,8 @@ class Stack:
         self.answers()
 
     def stop(self) -> None:
-        for process in (*self.workers, self.sweeper, self.web):
-            if process is not None:
-                process.end()
+        for process in self._started:
+            process.end()
         self.gateway.stop()
         self.door.close()
         self.flush_queue()
@@ -126,7 +127,7 @@ class Stack:
 
     # -- Processes ---------------------------------------------------------------
 
-    def environ(self, **more: str) -> dict[str, str]:
+    def _environ(self) -> dict[str, str]:
         ours = {
             "DATABASE_URL": _database_address(os.environ["DATABASE_URL"], self.database),
             "REDIS_URL": self.queue,
@@ -140,14 +141,13 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "TZ": "UTC",
         }
-        return {**os.environ, **CLOCKS, **ours, **more}
-
-    def _spec(self, name: str, *arguments: str, env: Mapping[str, str], fds: tuple[int, ...] = ()) -> Spec:
-        return Spec(name, (sys.executable, *arguments), env=env, cwd=ROOT, pass_fds=fds, patience=20.0)
+        return {**os.environ, **CLOCKS, **ours}
 
     def _start(self, name: str, *arguments: str, fds: tuple[int, ...] = (), **more: str) -> Process:
-        spec = self._spec(name, *arguments, env=self.environ(**more), fds=fds)
-        return Process(spec, self.folder / f"{name}.log")
+        env = {**self.environ, **more}
+        spec = Spec(name, (sys.executable, *arguments), env=env, cwd=ROOT, pass_fds=fds, patience=20.0)
+        self._started.append(Process(spec, self.folder / f"{name}.log"))
+        return self._started[-1]
 
     def start_web(self) -> None:
         flags = ["--worker-class=gthread", "--workers=1", "--threads=16", "--no-control-socket"]
@@ -155,12 +155,20 @@ class Stack:
         command = ["-m", "gunicorn", "config.wsgi:application", *flags, "--graceful-timeout=2", "--bind", bind]
         self.web = self._start("web", *command, fds=(self.door.fileno(),))
 
-    def start_sweeper(self) -> None:
-        self.sweeper = self._start("sweeper", "manage.py", "sweep")
+    def start_sweeper(self, **more: str) -> None:
+        self.sweeper = self._start("sweeper", "manage.py", "sweep", **more)
 
-    def start_workers(self, count: int = 2, **more: str) -> None:
+    def start_workers(self, count: int = 2, *, wait: bool = False, **more: str) -> None:
+        """`wait`: until each of them takes runs."""
+        ready = self._ready_workers()
         for _ in range(count):
             self.workers.append(self._start("worker", "manage.py", "work", **more))
+        if wait:
+            until(lambda: self._ready_workers() >= ready + count, "the workers take runs")
+
+    def _ready_workers(self) -> int:
+        log = self.folder / "worker.log"
+        return log.read_text().count(" takes runs") if log.exists() else 0
 
     def kill_workers(self) -> None:
         """`kill -9` of every worker and its horse."""
@@ -178,29 +186,32 @@ class Stack:
         until(lambda: self._healthy(), "the web answers")
 
     def _healthy(self) -> bool:
-        assert self.web is not None
         assert self.web.running, self.web.log.read_text()
         with contextlib.suppress(httpx.HTTPError):
             return httpx.get(f"{self.url}/healthz", timeout=5).status_code == 200
         return False
 
     def heal(self) -> None:
-        """As it was at the start, whatever a test did: two workers, sweeper and web, the clock, no faults."""
-        if self.sweeper is None or not self.sweeper.running:
+        """As it was at the start, whatever a test did: web, sweeper, two workers as they are, no faults."""
+        if not (self.sweeper.running and self._plain(self.sweeper)):
+            self.sweeper.end()
             self.start_sweeper()
-        if self.web is None or not self.web.running:
+        if not self.web.running:
             self.start_web()
             self.answers()
-        if len(self.workers) != 2 or not all(w.running and "ABEYANCE_POINTS" not in w.spec.env for w in self.workers):
+        if len(self.workers) != 2 or not all(each.running and self._plain(each) for each in self.workers):
             self.kill_workers()
             self.start_workers()
         self.gateway.clear_faults()
+
+    def _plain(self, process: Process) -> bool:
+        return process.spec.env == self.environ
 
     def _run(self, *command: str) -> None:
         done = subprocess.run(
             [sys.executable, "manage.py", *command],
             cwd=ROOT,
-            env=self.environ(),
+            env=self.environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -192,6 +192,13 @@ class Ticket:
         assert status == 201, answer
 
 
+def ticket_of(stack: Stack) -> Ticket:
+    """The next ticket nobody has used."""
+    number = next(stack.tickets)
+    charge = f"ch_{number - 1100}"
+    return Ticket(stack, number, charge, str(stack.gateway.get(f"/charges/{charge}")["amount"]))
+
+
 def request_of(run_id: str, number: int = 1) -> Request:
     """The run's request of that number, once it is open."""
     found = Request.objects.filter(run_id=run_id).order_by("opened_at")
@@ -276,6 +283,4 @@ def ana(visit: Visit) -> Visitor:
 @pytest.fixture
 def ticket(stack: Stack) -> Ticket:
     """A ticket of its own for each test, so that tests never meet at a charge."""
-    number = next(stack.tickets)
-    charge = f"ch_{number - 1100}"
-    return Ticket(stack, number, charge, str(stack.gateway.get(f"/charges/{charge}")["amount"]))
+    return ticket_of(stack)

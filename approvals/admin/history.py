@@ -94,6 +94,9 @@ class RevisionAdmin(OfRequest):
 
     created = looking.moment("created_at", "Created")
 
+    def title(self, found: Revision) -> str:
+        return f"Revision {found.number} of {found.request.ref}"
+
 
 @admin.register(Decision)
 class DecisionAdmin(OfRequest):

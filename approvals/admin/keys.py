@@ -97,6 +97,10 @@ class KeyAdmin(WithVerbs, looking.Looking):
     def more(self, request: HttpRequest, found: ApiKey) -> dict[str, Any]:
         return {"buttons": self.buttons(request, found)}
 
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().add_view(request, form_url, {**one_button, **(extra_context or {})})
+
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         obj.shown_once = ApiKey.objects.assign_key(obj)  # type: ignore[attr-defined]
         obj.save(force_insert=True)

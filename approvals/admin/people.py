@@ -158,9 +158,9 @@ class PersonAdmin(WithVerbs, ForOperators):
     def in_groups(self, person: User) -> str:
         return ", ".join(sorted(group.name for group in person.groups.all()))
 
-    @admin.display(description="API keys", empty_value="none")
+    @admin.display(description="API keys")
     def keys(self, person: User) -> str:
-        return "\n".join(f"{key.prefix} {key.name}" for key in ApiKey.objects.filter(owner=person))
+        return "\n".join(f"{key.prefix} {key.name}" for key in ApiKey.objects.filter(owner=person)) or "none"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         return super().get_queryset(request).prefetch_related("groups")
@@ -250,15 +250,15 @@ class GroupAdmin(ForOperators):
     def size(self, group: Any) -> int:
         return int(group.n)
 
-    @admin.display(description="What it is for", empty_value="reviewing")
+    @admin.display(description="What it is for")
     def what_for(self, group: Group) -> str:
-        return _purpose(group)
+        return _purpose(group) or "reviewing"
 
-    @admin.display(description="Members", empty_value="nobody")
+    @admin.display(description="Members")
     def members(self, group: Group) -> str:
         found = group.user_set.order_by("email") if group.pk else ()
         told = {True: "", False: " (disabled)"}
-        return "\n".join(rights.display_name(each) + told[each.is_active] for each in found)
+        return "\n".join(rights.display_name(each) + told[each.is_active] for each in found) or "nobody"
 
 
 def _purpose(group: Group) -> str:

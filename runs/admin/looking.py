@@ -103,6 +103,10 @@ class Looking(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        title = {"title": capfirst(self.opts.verbose_name_plural)}
+        return super().changelist_view(request, {**title, **(extra_context or {})})
+
     # -- One object ------------------------------------------------------------------
 
     def change_view(
@@ -117,7 +121,7 @@ class Looking(ModelAdmin):
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{capfirst(self.opts.verbose_name)} {found}",
+            "title": self.title(found),
             "opts": self.opts,
             "object": found,
             "now": clock.now(),
@@ -127,6 +131,10 @@ class Looking(ModelAdmin):
             **(extra_context or {}),
         }
         return TemplateResponse(request, self.look_template, context)
+
+    def title(self, found: Any) -> str:
+        said, noun = str(found), str(self.opts.verbose_name)
+        return str(capfirst(said)) if said.startswith(noun) else f"{capfirst(noun)} {said}"
 
     def sections(self, found: Any) -> list[Section]:
         return [Section(title, [self._row(found, name) for name in names]) for title, names in self.shown]

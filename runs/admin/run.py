@@ -173,8 +173,8 @@ class RunAdmin(WithVerbs, looking.ById):
         "agent_and_version",
         "where",
         "held_by",
-        "position",
-        "submitter_name",
+        "steps_settled",
+        "started_by",
         "created",
     )
     list_display_links = ("shortly",)
@@ -221,6 +221,14 @@ class RunAdmin(WithVerbs, looking.ById):
 
     created = looking.moment("created_at", "Created")
     where = looking.pill("status", "Status")
+
+    @admin.display(description="Steps")
+    def steps_settled(self, run: Run) -> int:
+        return run.position
+
+    @admin.display(description="Started by")
+    def started_by(self, run: Run) -> str:
+        return run.submitter_name
 
     @admin.display(description="Run")
     def shortly(self, run: Run) -> str:

@@ -14,15 +14,15 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from pydantic import BaseModel, Field
 
-from approvals import decisions, looks, policies
+from approvals import decisions, looks, policies, reviewers
 from approvals.decisions import Choice, Decided
 from approvals.models import Decision, Permit, Request, policy
-from runs import clock, execution, lifecycle
+from runs import clock, execution, holds, lifecycle
 from runs.actors import Actor
 from runs.agents import RunContext, agent
 from runs.exceptions import AgentError
 from runs.models import JournalEntry, Run, Step
-from runs.tools import ToolContext, ask, fact, outcomes, together, tool
+from runs.tools import ToolContext, ask, declared, fact, outcomes, together, tool
 
 OWNER = "owen@example.org"
 EDITOR = Actor("person", "0", "pat", "admin")

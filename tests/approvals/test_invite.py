@@ -24,7 +24,9 @@ def invite(*words: str) -> str:
 
 def test_invite_makes_the_first_operator(mailoutbox: Any, django_capture_on_commit_callbacks: Any) -> None:
     with django_capture_on_commit_callbacks(execute=True):
-        said = invite("Olu@example.com", "--name", "Olu Obi", "--group", "operators", "--group", "policy editors")
+        said = invite(
+            "Olu@example.com", "--name", "Olu Obi", "--group", "operators", "--group", "policy editors"
+        )
     assert said == f"{OLU} is invited by mail\n"
     olu = User.objects.get(email=OLU)
     assert (olu.get_full_name(), olu.has_usable_password(), olu.is_staff) == ("Olu Obi", False, True)
@@ -59,7 +61,9 @@ def test_invite_refuses_what_is_no_address() -> None:
 
 
 def test_invite_refuses_a_group_nobody_made() -> None:
-    with pytest.raises(CommandError, match=r"^no group is called 'operator'; there are: auditors, operators, "):
+    with pytest.raises(
+        CommandError, match=r"^no group is called 'operator'; there are: auditors, operators, "
+    ):
         invite(OLU, "--group", "operator")
     assert not User.objects.exists()
     assert not Group.objects.filter(name="operator").exists()

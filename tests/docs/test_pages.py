@@ -1,4 +1,4 @@
-"""What the pages say of the code is so: links lead somewhere, examples import, settings and addresses exist."""
+"""What the pages say of the code is so: links, examples, settings, addresses, words."""
 
 import importlib.util
 import re
@@ -73,7 +73,11 @@ def test_every_property_of_a_tool_is_explained() -> None:
 
 def test_every_error_an_agent_catches_is_explained() -> None:
     text = (DOCS / "agents.md").read_text()
-    ours = [kind.__name__ for kind in exceptions.AgentError.__subclasses__() if kind.__module__ == "runs.exceptions"]
+    ours = [
+        kind.__name__
+        for kind in exceptions.AgentError.__subclasses__()
+        if kind.__module__ == "runs.exceptions"
+    ]
     assert [name for name in ours if f"`{name}" not in text] == []
 
 
@@ -108,6 +112,10 @@ def test_addresses_exist(sheet: Path) -> None:
 def test_every_room_is_on_the_map(room: str) -> None:
     text = (DOCS / "architecture.md").read_text()
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", text))))
-    there = {path.stem for path in (ROOT / room).iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    there = {
+        path.stem
+        for path in (ROOT / room).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
     plumbing = {"__init__", "apps", "migrations", "templatetags"}
     assert there - told - plumbing == set()

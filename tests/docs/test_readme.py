@@ -92,7 +92,7 @@ def test_the_agent(stack: Stack, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", *command[1:]],
         cwd=ROOT,
-        env=stack.environ(**more),
+        env={**stack.environ, **more},
         capture_output=True,
         text=True,
         timeout=90,

@@ -241,6 +241,7 @@ def test_sweep_counts_what_was_done(one_more: Callable[..., None]) -> None:
     assert sweeper.sweep() == {"test": 2}
 
 
+@pytest.mark.django_db(transaction=True)  # it lets go of its connection
 def test_sweep_goes_on_after_a_verb_that_fails(one_more: Callable[..., None]) -> None:
     def fail(now: object) -> list[int]:
         raise LookupError
@@ -250,6 +251,7 @@ def test_sweep_goes_on_after_a_verb_that_fails(one_more: Callable[..., None]) ->
     assert sweeper.sweep() == {"after": 1}
 
 
+@pytest.mark.django_db(transaction=True)  # it lets go of its connection
 def test_sweep_goes_on_after_an_item_that_fails(one_more: Callable[..., None]) -> None:
     one_more("test", lambda now: [0, 1], lambda item: 1 // item == 1)
     assert sweeper.sweep() == {"test": 1}

@@ -1,6 +1,6 @@
-"""`invite ADDRESS --group operators`: how an installation comes by its first operator; the others by the admin.
+"""`invite ADDRESS --group operators`: how an installation comes by its first operator.
 
-The same verb as the admin's. The account has no password: the mail that goes out has the link to choose one.
+The same verb as the admin's. The account has no password: the mail has the link to choose one.
 """
 
 from argparse import ArgumentParser
@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
 
 def _group(name: str) -> Group:
-    """Those the settings name are made where they are missing; any other must be there, lest a typo make one."""
+    """Those the settings name are made where they are missing; a typo makes none."""
     known = {settings.OPERATORS, settings.POLICY_EDITORS, settings.AUDITORS, settings.FALLBACK_REVIEWERS}
     if name in known:
         return Group.objects.get_or_create(name=name)[0]

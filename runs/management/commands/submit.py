@@ -1,7 +1,7 @@
 """`submit AGENT name=value …`: starts a run from the command line, and may wait for it.
 
-A value is read as the signature wants it: as it was typed, else as JSON. The limits are those of REST. The run
-has no owner: operators see it, and only whom it acts for (`--for`) is kept from deciding its requests.
+A value is read as the signature wants it: as it was typed, else as JSON. The limits are those of REST. The
+run has no owner: operators see it, and only whom it acts for (`--for`) is kept from deciding its requests.
 """
 
 import getpass

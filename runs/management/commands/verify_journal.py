@@ -1,7 +1,7 @@
 """`verify_journal`: reads the whole journal and says where a chain is broken. Exit status 1 if one is.
 
-Every model with a `stream_prefix` carries the heads of chains, whatever app it is from. It only reads, and may
-run beside the service.
+Every model with a `stream_prefix` carries the heads of chains, whatever app it is from. It only reads, and
+may run beside the service.
 """
 
 from typing import Any
