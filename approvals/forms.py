@@ -14,8 +14,9 @@ from django import forms
 from runs import values
 from runs.exceptions import BadValue
 
-INTEGER = re.compile(r"-?\d{1,4000}")
-DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,4})?")
+INTEGER = re.compile(r"-?[0-9]{1,4000}")
+DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?")
+RIGHT = "a number such as 1234.50, with a point and without spaces"
 LONG = 80
 PLAIN = frozenset({"string", "integer", "number", "boolean"})
 
@@ -87,7 +88,8 @@ class Property:
     def field(self, value: Any) -> forms.Field:
         common: dict[str, Any] = {"label": self.name, "required": False, "initial": self.shown(value), "help_text": self.hint()}
         if self.choices:
-            options = [(self.shown(each), str(each)) for each in self.choices]
+            none = [("", "none")] if self.nullable else []
+            options = [*none, *((self.shown(each), str(each)) for each in self.choices)]
             widget: Any = forms.RadioSelect if len(options) <= 6 else forms.Select
             return forms.ChoiceField(choices=options, widget=widget, **common)
         if self.kind == "boolean":
@@ -96,7 +98,7 @@ class Property:
 
     def _widget(self, value: Any) -> forms.Widget:
         shown = self.shown(value)
-        if self.kind == "json" or "\n" in shown or len(shown) > LONG:
+        if self.kind == "json" or "\n" in _lines(shown) or len(shown) > LONG:
             rows = min(14, max(3, shown.count("\n") + 1))
             return forms.Textarea(attrs={"rows": rows, "spellcheck": "false" if self.kind == "json" else "true"})
         mode = {"integer": "numeric", "number": "decimal", "decimal": "decimal"}.get(self.kind, "text")
@@ -130,7 +132,7 @@ class Property:
             return was
         if chosen := [each for each in self.choices or () if self.shown(each) == text]:
             return chosen[0]
-        if not text.strip() and (self.choices or self.kind != "string"):
+        if not text.strip() and (self.choices or self.kind != "string" or (self.nullable and not text)):
             return self._empty()
         return self._typed(_line_ends(text, was))
 
@@ -149,21 +151,25 @@ class Property:
         if self.kind == "integer":
             return int(_matching(INTEGER, text, "a whole number such as 1200"))
         if self.kind == "decimal":
-            return _matching(DECIMAL, text, "a number such as 1234.50, with a point and without spaces")
+            return _matching(DECIMAL, text, RIGHT)
         try:
-            return values.parse(text)
+            return values.parse(_matching(DECIMAL, text, RIGHT) if self.kind == "number" else text)
         except BadValue as error:
             raise ValueError(f"This is not JSON we can keep: {error}") from None
 
 
 def _same(text: str, shown: str) -> bool:
-    """Browsers send line ends as CR LF and drop one leading line end; neither is an edit."""
-    return text.replace("\r\n", "\n").lstrip("\n") == shown.replace("\r\n", "\n").lstrip("\n")
+    """Browsers send every line end as CR LF; that is no edit."""
+    return _lines(text) == _lines(shown)
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _line_ends(text: str, was: Any) -> str:
     """Line ends as the value had them."""
-    return text if isinstance(was, str) and "\r\n" in was else text.replace("\r\n", "\n")
+    return text if isinstance(was, str) and "\r\n" in was else _lines(text)
 
 
 def _matching(pattern: re.Pattern[str], text: str, right: str) -> str:
@@ -181,7 +187,9 @@ def _in_order(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _resolved(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A property's schema with its reference followed, its own description kept."""
+    """A property's schema with references followed, its own description kept."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [_resolved(root, option) for option in schema["anyOf"]]}
     if "$ref" not in schema:
         return schema
     target: Any = root

@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 TIER_WORDS = {"R0": "low", "R1": "low", "R2": "medium", "R3": "high", "R4": "critical"}
 GIVE_UP_AFTER = 12
 LONGEST_WAIT = 3600.0
+#: Seconds in which one try ends, whatever the mail server does.
+CLAIM = 120.0
 CLAIMED_FOR = 120.0  # seconds nobody else tries a row that is being sent
 
 
@@ -43,11 +45,7 @@ def announce(request: Request, kind: str) -> None:
 
 
 def send(notification_id: int) -> bool:
-    """Sends one mail. False: somebody else has it, or it is no longer of use.
-
-    The row is claimed first (its next try is moved), the mail leaves outside any transaction, and what came of
-    it is written last: a sender that dies in between sends it once more, under the same Message-ID.
-    """
+    """Sends one mail, in no transaction. False: somebody else has it, or it is no longer of use."""
     row = _claim(notification_id)
     if row is None:
         return False
@@ -59,19 +57,21 @@ def send(notification_id: int) -> bool:
 
 
 def _claim(notification_id: int) -> Notification | None:
-    due = Notification.objects.due(now()).filter(pk=notification_id)
-    if not due.update(attempts=F("attempts") + 1, next_try_at=Now() + timedelta(seconds=CLAIMED_FOR)):
+    """Puts the next try off before this one: no other sweeper takes it meanwhile, and if this one dies it is
+    tried again. None: it is not due, or somebody else was first."""
+    at = now()
+    rows = Notification.objects.filter(pk=notification_id)
+    claimed = rows.due(at).update(attempts=F("attempts") + 1, next_try_at=at + timedelta(seconds=CLAIM))
+    if not claimed:
         return None
-    related = ("request__run", "request__group", "request__step")
-    return Notification.objects.select_related(*related).get(pk=notification_id)
+    return rows.select_related("request__run", "request__group", "request__step").first()
 
 
 def _of_use(row: Notification) -> bool:
     """Whether the request still waits and this person may still decide it."""
-    if not row.request.is_pending or row.number != row.request.number:
-        return False
+    open_now = Request.objects.open_at(now()).filter(pk=row.request_id, number=row.number)
     person = User.objects.filter(pk=row.person_id, is_active=True).first()
-    return person is not None and reviewers.eligibility(person, row.request).decides
+    return person is not None and open_now.exists() and reviewers.eligibility(person, row.request).decides
 
 
 def _try(row: Notification) -> None:
@@ -81,13 +81,12 @@ def _try(row: Notification) -> None:
     except Exception as error:  # a mail backend raises what it likes; the row is tried again later
         _try_later(row, error)
         return
-    Notification.objects.filter(pk=row.pk).update(
-        sent_at=Now(), subject=message.subject, problem=""
-    )
+    Notification.objects.filter(pk=row.pk).update(sent_at=Now(), subject=message.subject, problem="")
     log.info("mail_sent", request=row.request.ref, kind=row.kind, to=row.address)
 
 
 def _try_later(row: Notification, error: Exception) -> None:
+    """The next try, each time after twice as long, an hour at most; after twelve there is none."""
     wait = min(LONGEST_WAIT, 5.0 * 2**row.attempts)
     Notification.objects.filter(pk=row.pk).update(
         next_try_at=now() + timedelta(seconds=wait),

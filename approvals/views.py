@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -42,13 +42,25 @@ def page(view: View) -> View:
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            response = view(request, *args, **kwargs)
+            response = view(request, *args, **kwargs) if request.user.is_authenticated else signed_out(request, **kwargs)
         except NotVisible:
             response = render(request, "approvals/neutral.html", status=404)
         patch_vary_headers(response, ["HX-Request"])
         return response
 
-    return never_cache(login_required(answer))
+    return never_cache(answer)
+
+
+def signed_out(request: HttpRequest, *, ref: str = "", **kwargs: Any) -> HttpResponse:
+    """To sign-in and back. A form or a script of an open page is answered where it is, so that nothing typed is
+    lost: it did nothing, and sign-in never sends it again."""
+    if request.method in ("GET", "HEAD") and not request.htmx:  # type: ignore[attr-defined]
+        return redirect_to_login(request.get_full_path())
+    names = {"note": "Your note", "edited": "Your edit"}
+    posted = [(names.get(name, name.removeprefix("f-")), text) for name, text in request.POST.items()
+              if text and (name in names or name.startswith("f-"))]
+    context = {"typed": posted, "next": reverse("request", args=[ref]) if ref else reverse("inbox")}
+    return render(request, "approvals/signed_out.html", context, status=401)
 
 
 def person_of(request: HttpRequest) -> User:

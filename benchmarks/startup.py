@@ -27,7 +27,7 @@ NEEDED = ("sh", "dirname", "cmp")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="abeyance-startup-") as folder:
+    with tempfile.TemporaryDirectory(prefix="abeyance-startup-", ignore_cleanup_errors=True) as folder:
         clone = copy(Path(folder) / "clone")
         environ = bare(Path(folder))
         try:
@@ -118,14 +118,14 @@ def copy(target: Path) -> Path:
     return target
 
 
-def bare(folder: Path) -> dict[str, str]:
+def bare(folder: Path, python: str = sys.executable) -> dict[str, str]:
     """An environment whose PATH holds Python and the three commands `./run` uses: no database, no Redis."""
     path = folder / "bin"
     path.mkdir(mode=0o755, exist_ok=True)
     for name in NEEDED:
         if found := shutil.which(name):
             (path / name).symlink_to(found)
-    (path / "python3").symlink_to(Path(sys.executable).resolve())
+    (path / "python3").symlink_to(Path(python).resolve())
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -135,10 +135,12 @@ def bare(folder: Path) -> dict[str, str]:
 
 
 def forget(clone: Path) -> None:
-    """Data that a closed clone's PostgreSQL keeps elsewhere (only when started by root)."""
-    note = clone / "var" / "postgres.where"
-    if note.exists():
-        shutil.rmtree(Path(note.read_text().strip()).parent)
+    """What a closed clone keeps elsewhere (only when started by root)."""
+    data, sockets = clone / "var" / "postgres.where", clone / "var" / "sockets.where"
+    if data.exists():
+        shutil.rmtree(Path(data.read_text().strip()).parent)
+    if sockets.exists():
+        shutil.rmtree(sockets.read_text().strip())
 
 
 def free_port() -> int:

@@ -101,6 +101,7 @@ def sockets(home: Path, owner: Account | None) -> Path:
         if not fits(above / name) or not _ours(above / name, 0o711 if owner else 0o700):
             continue
         if owner is None or reaches(owner, above / name):
+            (home / "sockets.where").write_text(f"{above / name}\n")  # for people; it is found without
             return above / name
     raise CannotStart(
         f"No folder for sockets: {here} is too long a path, and none of ours can be made elsewhere."

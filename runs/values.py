@@ -196,7 +196,8 @@ class Values:
     def _same(self, value: Any, text: str) -> bool:
         """Whether reading `text` gives an equal value, or, where its type does not say what is equal, the text."""
         again = self._adapter.validate_json(text)
-        if type(value).__eq__ is not object.__eq__:
+        compares: Any = type(value).__eq__
+        if compares is not object.__eq__:
             return bool(again == value)
         return canonical(self._adapter.dump_python(again, mode="json")) == text
 

@@ -238,3 +238,14 @@ async def slow_adder(run: RunContext, n: int) -> int:
     for step in range(n):
         total = await slow_add(total, step)
     return total
+
+
+@agent()
+async def stubborn(run: RunContext) -> None:
+    """Spins, and swallows whatever interrupts it."""
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass

@@ -84,11 +84,15 @@ def approve(hold: Hold, *, arguments: dict[str, Any] | None = None, note: str = 
 
 
 def reject(hold: Hold, reason: str = "wrong payee") -> Hold:
-    return holds.release(hold.pk, actor=BEN, resolution="rejected", answer=json.dumps({"reason": reason, "by": "ben"}))
+    return holds.release(
+        hold.pk, actor=BEN, resolution="rejected", answer=json.dumps({"reason": reason, "by": "ben"})
+    )
 
 
 def answer(hold: Hold, **form: Any) -> Hold:
-    return holds.release(hold.pk, actor=ANA, resolution="answered", answer=json.dumps({"answer": form, "by": "ana"}))
+    return holds.release(
+        hold.pk, actor=ANA, resolution="answered", answer=json.dumps({"answer": form, "by": "ana"})
+    )
 
 
 def result(run: Run) -> Any:

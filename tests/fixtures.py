@@ -10,7 +10,8 @@ from django.db import connection
 
 from runs import agents, clock, gate, shutdown, signals
 from runs.tools import declared
-from tests import agents_for_tests, authority, invariants as invariants_of_rows
+from tests import agents_for_tests, authority
+from tests import invariants as invariants_of_rows
 from tests.outside import FOLDER, Outside
 
 __all__ = ["alone", "in_its_own_time", "invariants", "outside", "registries", "rules"]

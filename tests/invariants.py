@@ -58,7 +58,12 @@ def _effects(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
     for step in steps:
         if step.key and step.key != effects.key(run.pk, step.index):
             yield f"2: step {step.index} has another key"
-        if step.attempt > 1 and (tool := declared.get(step.tool)) and not tool.repeatable and not tool.properties.retries:
+        if (
+            step.attempt > 1
+            and (tool := declared.get(step.tool))
+            and not tool.repeatable
+            and not tool.properties.retries
+        ):
             yield f"2: step {step.index} ({step.tool}) was dispatched {step.attempt} times"
         if values.digest(step.arguments) != step.arguments_digest:
             yield f"4: step {step.index}: the arguments are not those of the digest"

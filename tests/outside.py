@@ -25,7 +25,14 @@ class Outside:
         return cls(Path(os.environ[FOLDER]))
 
     def record(self, tool: str, key: str, attempt: int, arguments: dict[str, Any], *, acted: bool) -> None:
-        said = {"tool": tool, "key": key, "attempt": attempt, "arguments": arguments, "acted": acted, "at": time.time()}
+        said = {
+            "tool": tool,
+            "key": key,
+            "attempt": attempt,
+            "arguments": arguments,
+            "acted": acted,
+            "at": time.time(),
+        }
         with self._locked(), (self.folder / "calls").open("a") as file:
             file.write(json.dumps(said) + "\n")
 

@@ -25,9 +25,8 @@ POLICY = {
 def person(name: str, *groups: str, **fields: Any) -> User:
     """An account; those who are in a group that enters the admin are staff, as `people` keeps it."""
     staff = bool({"operators", "policy editors", "auditors"} & set(groups))
-    made = User.objects.create(
-        username=name, email=f"{name}@example.org", first_name=name.capitalize(), **{"is_staff": staff, **fields}
-    )
+    named = {"username": name, "email": f"{name}@example.org", "first_name": name.capitalize()}
+    made = User.objects.create(**{**named, "is_staff": staff, **fields})
     made.groups.set([Group.objects.get_or_create(name=group)[0] for group in groups])
     return made
 
@@ -56,6 +55,7 @@ class _Page(HTMLParser):
             self.inline.append(tag)
         self.inline += [name for name in found if name == "style" or name.startswith("on")]
         self._skips += tag in ("script", "style")
+        self.text.append(" " if tag == "br" else "")
 
     def handle_endtag(self, tag: str) -> None:
         self._skips -= tag in ("script", "style")

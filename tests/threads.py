@@ -38,7 +38,7 @@ def attempt(work: Work) -> Any:
 
 
 def behind(lock: Work, first: Work, second: Work) -> tuple[Any, Any]:
-    """`first` commits while `second` already waits for what `lock` locked."""
+    """`first` commits while `second` already waits for what `lock` locked(or what `second` set going)."""
     found: list[Any] = [None]
     thread = threading.Thread(target=_closing, args=(lambda: found.__setitem__(0, attempt(second)),))
     with transaction.atomic():

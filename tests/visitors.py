@@ -26,7 +26,8 @@ from tests import invariants
 from tests.stack import PATIENCE, Stack, until
 
 ANA, BEN, CYD, DOT, ELI = (f"{name}@example.com" for name in ("ana", "ben", "cyd", "dot", "eli"))
-REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (\d{3})")
+# What Chromium and htmx say of an answer that is a refusal.
+REFUSED = re.compile(r"responded with a status of (\d{3})|Response Status Error Code (\d{3}) from")
 Visit = Callable[..., "Visitor"]
 
 
@@ -40,6 +41,7 @@ class Visitor:
         self.context.set_default_timeout(15_000)
         self._errors: list[str] = []
         self._expected: set[int] = set()
+        self._known: list[str] = []
         self.context.on("console", self._console)
         self.context.on("weberror", lambda error: self._errors.append(f"thrown: {error.error}"))
         self.context.on("response", self._answer)
@@ -59,13 +61,19 @@ class Visitor:
         """These answers may stand in the console: the test asks for them."""
         self._expected.update(statuses)
 
+    def expects_text(self, *parts: str) -> None:
+        """So may texts with one of these in them."""
+        self._known.extend(parts)
+
     def errors(self) -> list[str]:
         """What the console held that was not expected."""
         return [text for text in self._errors if not self._is_expected(text)]
 
     def _is_expected(self, text: str) -> bool:
-        found = REFUSED.match(text)
-        return bool(found) and int(found.group(1)) in self._expected
+        if any(part in text for part in self._known):
+            return True
+        found = REFUSED.search(text)
+        return found is not None and int(found.group(1) or found.group(2)) in self._expected
 
     # -- Going about ---------------------------------------------------------------
 

@@ -262,6 +262,6 @@ class RunAdmin(WithVerbs, looking.ById):
             ("Effects", looking.list_of(Step, run__id__exact=run.pk, effect="any")),
             ("Holds", looking.list_of(Hold, run__id__exact=run.pk)),
             ("Snapshots", looking.list_of(Snapshot, run__id__exact=run.pk)),
-            ("Facts", looking.list_of(FactReading, step__run__id__exact=run.pk)),
+            ("Facts", looking.list_of(FactReading, q=run.pk)),
             ("Journal", looking.list_of(JournalEntry, stream__exact=run.stream)),
         ]

@@ -148,9 +148,11 @@
     const fields = all("#main textarea, #main input:not([type=hidden], [type=password]), #main select");
     kept = fields.filter((field) => field.name && !field.readOnly).map((field) => ({
       name: field.name, value: field.value, checked: field.checked, tick: /checkbox|radio/.test(field.type),
-      label: field.labels && field.labels[0] ? field.labels[0].textContent : "",
+      label: field.labels && field.labels[0] ? field.labels[0].textContent : "", typed: typedIn(field),
     }));
   }
+
+  const typedIn = (field) => !field.readOnly && "defaultValue" in field && field.value !== field.defaultValue;
 
   // A tick comes back only beside the very same words: a fact that changed again has to be seen again.
   function restore() {
@@ -160,18 +162,21 @@
       const was = kept.find((one) => one.name === field.name && (!tick || (one.value === field.value && one.label === label)));
       if (!was || field.readOnly) continue;
       if (tick) field.checked = was.checked;
-      else if (!field.value || field.tagName === "SELECT") field.value = was.value;
+      else if (was.typed || !field.value || field.tagName === "SELECT") field.value = was.value;
     }
     kept = [];
   }
 
-  function trouble(title, text, checkUrl) {
+  function trouble(title, text, checkUrl, checkText = "Check now", target = "") {
     const panel = document.getElementById("trouble");
     panel.querySelector("[data-trouble-title]").textContent = title;
     panel.querySelector("[data-trouble-text]").textContent = text;
     const check = panel.querySelector("[data-trouble-check]");
     check.hidden = !checkUrl;
-    if (checkUrl) check.querySelector("a").href = checkUrl;
+    const link = check.querySelector("a");
+    if (checkUrl) link.href = checkUrl;
+    link.textContent = checkText;
+    link.target = target;
     panel.hidden = false;
     panel.focus();
   }
@@ -191,9 +196,23 @@
 
   const path = (address) => new URL(address, window.location.href).pathname;
 
-  function toSignIn() {
+  // Signed out. Who typed something signs in beside this page, which then goes on with what is in it.
+  let away = false;
+
+  function signedOut() {
+    if (away) return;
     const next = encodeURIComponent(window.location.pathname + window.location.search);
-    window.location.assign(`${body.dataset.login}?next=${next}`);
+    const address = `${body.dataset.login}?next=${next}`;
+    if (!all("#main textarea, #main input:not([type=hidden])").some(typedIn)) { window.location.assign(address); return; }
+    away = true;
+    trouble("You’re signed out", "Nothing was sent. What you typed is still here: sign in, then come back to this tab.", address, "Sign in", "_blank");
+  }
+
+  // The same page once more, for its new tokens, with what was typed.
+  function renew() {
+    away = false;
+    keep();
+    window.htmx.ajax("GET", window.location.href, { target: "#main", select: "#main", swap: "outerHTML" });
   }
 
   document.addEventListener("htmx:beforeRequest", (event) => {
@@ -214,18 +233,28 @@
 
   // A redirect was followed already: go where it led, as a form without script would have.
   document.addEventListener("htmx:beforeSwap", (event) => {
-    const { xhr, requestConfig } = event.detail;
+    const { xhr, requestConfig, elt } = event.detail;
+    if (xhr.status >= 400 && elt.matches("[data-pulse]")) event.detail.shouldSwap = false;
+    if (xhr.status === 403 && xhr.responseText.includes("data-too-old")) {
+      event.detail.shouldSwap = false;
+      renew();
+      trouble("This form was too old", "Nothing was sent. The form is new now, with what you typed; send it again.");
+    }
     if (xhr.status < 400 && xhr.responseURL && path(xhr.responseURL) !== path(requestConfig.path)) {
       event.detail.shouldSwap = false;
       const signIn = body.dataset.login && path(xhr.responseURL) === path(body.dataset.login);
-      if (signIn) toSignIn();
+      if (signIn) signedOut();
       else window.location.assign(xhr.responseURL);
     }
   });
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { elt, xhr, successful } = event.detail;
-    if (elt.matches("[data-pulse]")) { if (xhr.status) heard(successful || xhr.status < 500); return; }
+    if (elt.matches("[data-pulse]")) {
+      if (xhr.status && xhr.status !== 401) heard(successful || xhr.status < 500);
+      if (successful && away) renew();
+      return;
+    }
     if (!elt.matches("form")) return;
     unlock(elt);
     if (elt.dataset.then === "pulse" && successful) {
@@ -238,7 +267,7 @@
 
   document.addEventListener("htmx:responseError", (event) => {
     const { elt, xhr } = event.detail;
-    if (xhr.status === 401) toSignIn();
+    if (xhr.status === 401) signedOut();
     else if (!elt.matches("[data-pulse]")) lost(elt);
   });
   document.addEventListener("htmx:sendError", (event) => lost(event.detail.elt));
@@ -264,7 +293,10 @@
   }, true);
 
   window.addEventListener("pageshow", unlockAll);
-  document.addEventListener("visibilitychange", () => all("[data-pulse]").forEach(beat));
+  document.addEventListener("visibilitychange", () => {
+    all("[data-pulse]").forEach(beat);
+    if (away && document.visibilityState === "visible" && !all("[data-pulse]").length) renew();
+  });
   document.addEventListener("click", (event) => {
     all(".menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
   });

@@ -42,7 +42,7 @@ HTMX_CONFIG = {
     "responseHandling": [
         {"code": "204", "swap": False},
         {"code": "[23]..", "swap": True},
-        {"code": "409|410|422|428|429", "swap": True},
+        {"code": "403|404|409|410|422|428|429", "swap": True},
         {"code": "[45]..", "swap": False, "error": True},
     ],
 }

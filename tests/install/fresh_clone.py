@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks import startup
 
 ADD = "from django.contrib.auth.models import User as U; U.objects.create_user('kept')"
+ENOUGH = "import ensurepip, venv, sys; sys.exit(sys.version_info < (3, 11))"
 COUNT = """
 from django.contrib.auth.models import User
 print("kept:", User.objects.filter(username="kept").count())
@@ -32,7 +33,7 @@ class Clone:
     def __init__(self, folder: Path, name: str | None) -> None:
         self.account = pwd.getpwnam(name).pw_uid if name else None
         self.path = startup.copy(folder / "clone")
-        self.environ = startup.bare(folder)
+        self.environ = startup.bare(folder, _python(self.account))
         if self.account is not None:
             for path in (folder, *folder.rglob("*")):
                 os.chown(path, self.account, self.account, follow_symlinks=False)
@@ -68,6 +69,18 @@ class Clone:
         ]
 
 
+def _python(account: int | None) -> str:
+    """Ours, or where it is in a folder closed to the account, the system's."""
+    for path in (sys.executable, *(f"/usr/bin/python3{minor}" for minor in ("", ".11", ".12", ".13", ".14"))):
+        try:
+            done = subprocess.run([path, "-c", ENOUGH], user=account, cwd="/", stderr=subprocess.DEVNULL)
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return path
+    sys.exit("No Python that this account may execute will do.")
+
+
 def _of(pid: int, marks: list[str]) -> str | None:
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -93,7 +106,7 @@ def gone(clone: Clone, seconds: float) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--user")
-    with tempfile.TemporaryDirectory(prefix="abeyance-install-") as folder:
+    with tempfile.TemporaryDirectory(prefix="abeyance-install-", ignore_cleanup_errors=True) as folder:
         clone = Clone(Path(folder), parser.parse_args().user)
         try:
             first_start(clone)
@@ -103,7 +116,7 @@ def main() -> None:
         finally:
             startup.forget(clone.path)
             if clone.account is not None:
-                shutil.rmtree(clone.path)
+                shutil.rmtree(clone.path, ignore_errors=True)
 
 
 def first_start(clone: Clone) -> None:

@@ -1,5 +1,6 @@
 """A worker at a boundary against a pause, a cancel, a release: both orders, by the row's lock or by a point."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,18 @@ import pytest
 from runs import endings, execution, holds, lifecycle, points
 from runs.models import Run
 from runs.states import Cause, RunStatus
-from tests.factories import CYD, OPERATOR, answer, approve, causes, drive, driven, open_hold, result, submitted
+from tests.factories import (
+    CYD,
+    OPERATOR,
+    answer,
+    approve,
+    causes,
+    drive,
+    driven,
+    open_hold,
+    result,
+    submitted,
+)
 from tests.outside import Outside
 from tests.threads import behind, elsewhere
 
@@ -35,14 +47,6 @@ def once(action: Callable[[], Any]) -> Callable[[], None]:
             elsewhere(action)
 
     return act
-
-
-def loaded_then(run: Run, first: Callable[[], Any], point: str) -> Run:
-    """A worker stands at `point`, with the run loaded, and meets the lock that `first` holds."""
-    with points.on(point, lambda: None):
-        behind(lambda: lifecycle.lock(run.pk), first, lambda: execution.drive(run.pk))
-    run.refresh_from_db()
-    return run
 
 
 # -- Pause and cancel against the intent ------------------------------------------------------
@@ -95,10 +99,16 @@ def test_cancel_before_the_intent(approved: Run, outside: Outside) -> None:
 def test_cancel_after_the_intent(approved: Run, outside: Outside) -> None:
     with points.on("after-intent-before-call", once(lambda: endings.cancel(approved.pk, actor=CYD))):
         drive(approved)
-    assert (approved.status, outside.n("pay"), approved.steps.get().effect) == (RunStatus.CANCELLED, 1, "confirmed")
+    assert (approved.status, outside.n("pay"), approved.steps.get().effect) == (
+        RunStatus.CANCELLED,
+        1,
+        "confirmed",
+    )
 
 
-@pytest.mark.parametrize("point", ["after-boundary", "after-intent-before-call", "after-effect-before-record", "before-finish"])
+@pytest.mark.parametrize(
+    "point", ["after-boundary", "after-intent-before-call", "after-effect-before-record", "before-finish"]
+)
 def test_pause_at_every_point_of_a_long_run(point: str, outside: Outside) -> None:
     """Wherever it comes, at most the call in flight goes on, and after the resume each has run once."""
     run = submitted("transfer")
@@ -140,28 +150,23 @@ def test_release_after_the_park(rules: Rules, outside: Outside) -> None:
 
 
 def test_release_while_the_park_waits_for_the_row(rules: Rules, outside: Outside) -> None:
-    """The release holds the run's row when the worker comes to park: the park is refused, the run loaded again."""
+    """The release has the run's row when the worker comes to park: the park is refused, the run loaded again."""
     rules(pay="hold")
     run = submitted("payer")
-    reached: list[int] = []
+    stands, goes = threading.Event(), threading.Event()
 
     def meet() -> None:
-        if not reached:
-            reached.append(1)
+        stands.set()
+        goes.wait(timeout=10)
 
-    hold_placed = points.on("before-park", meet)
-    with hold_placed:
-        drive_in_thread(run, lambda: bool(reached))
+    worker = threading.Thread(target=lambda: elsewhere(lambda: execution.drive(run.pk)))
+    with points.on("before-park", meet):
+        worker.start()
+        assert stands.wait(timeout=10)
+        behind(lambda: lifecycle.lock(run.pk), lambda: approve(open_hold(run)), goes.set)
+        worker.join(timeout=10)
     run.refresh_from_db()
-    assert run.status in (RunStatus.SUSPENDED, RunStatus.QUEUED)
-    approve(open_hold(run))
-    run.refresh_from_db()
-    assert drive(run).status == RunStatus.SUCCEEDED
-
-
-def drive_in_thread(run: Run, reached: Callable[[], bool]) -> None:
-    elsewhere(lambda: execution.drive(run.pk))
-    assert reached()
+    assert (run.status, outside.n("pay"), run.snapshots.count()) == (RunStatus.SUCCEEDED, 1, 0)
 
 
 def test_answer_before_the_park(outside: Outside) -> None:
@@ -201,7 +206,10 @@ def test_second_release_while_the_first_runs(rules: Rules, outside: Outside) -> 
     run.refresh_from_db()
     with points.on("after-call-before-record", once(lambda: approve(open_hold(run, Cause.APPROVAL, 1)))):
         drive(run)
-    assert (run.status, [c["arguments"]["to"] for c in outside.acted("pay")]) == (RunStatus.SUSPENDED, ["A", "B"])
+    assert (run.status, [c["arguments"]["to"] for c in outside.acted("pay")]) == (
+        RunStatus.SUSPENDED,
+        ["A", "B"],
+    )
     assert causes(run) == ["approval"]
 
 

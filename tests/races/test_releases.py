@@ -8,7 +8,19 @@ from runs import endings, holds, lifecycle
 from runs.exceptions import HoldClosed, RunEnded
 from runs.models import Hold, Run
 from runs.states import Cause, RunStatus
-from tests.factories import CYD, OPERATOR, approve, drive, driven, go_on, later, open_hold, reject, result, verbs
+from tests.factories import (
+    CYD,
+    OPERATOR,
+    approve,
+    drive,
+    driven,
+    go_on,
+    later,
+    open_hold,
+    reject,
+    result,
+    verbs,
+)
 from tests.outside import Outside
 from tests.threads import attempt, behind, elsewhere, together
 
@@ -106,7 +118,11 @@ def test_release_before_cancel(held: Run, outside: Outside) -> None:
     hold = open_hold(held)
     behind(lock(held), lambda: approve(hold), lambda: endings.cancel(held.pk, actor=CYD))
     held.refresh_from_db()
-    assert (held.status, drive(held).status, outside.n("pay")) == (RunStatus.CANCELLED, RunStatus.CANCELLED, 0)
+    assert (held.status, drive(held).status, outside.n("pay")) == (
+        RunStatus.CANCELLED,
+        RunStatus.CANCELLED,
+        0,
+    )
 
 
 def test_cancel_against_cancel(rules: Rules) -> None:

@@ -1,4 +1,4 @@
-"""The admin of runs: who looks, that nothing is changed by looking, and the verbs on a selection or one run."""
+"""The admin of runs: who looks, that looking changes nothing, and the verbs on a selection or one run."""
 
 import json
 from collections.abc import Callable
@@ -119,7 +119,9 @@ def test_sign_in_leads_back_to_what_was_wanted(people: SimpleNamespace, run: Run
     assert (answer.status_code, answer.headers["Location"]) == (302, page_of(run))
 
 
-def test_second_factor_is_asked_for_where_it_is_not_local(people: SimpleNamespace, olu: Client, settings: Any) -> None:
+def test_second_factor_is_asked_for_where_it_is_not_local(
+    people: SimpleNamespace, olu: Client, settings: Any
+) -> None:
     settings.LOCAL = False
     assert olu.get("/admin/", follow=True).redirect_chain[-1] == (reverse("mfa_index"), 302)
     from allauth.mfa.models import Authenticator
@@ -130,7 +132,11 @@ def test_second_factor_is_asked_for_where_it_is_not_local(people: SimpleNamespac
 
 def test_index_shows_what_one_may_see(people: SimpleNamespace) -> None:
     seen = {
-        name: [model["name"] for app in browser(who).get("/admin/").context["app_list"] for model in app["models"]]
+        name: [
+            model["name"]
+            for app in browser(who).get("/admin/").context["app_list"]
+            for model in app["models"]
+        ]
         for name, who in vars(people).items()
         if name in ("olu", "dot", "pat")
     }
@@ -189,10 +195,14 @@ def test_pages_stay_under_the_policy_and_out_of_caches(olu: Client, run: Run) ->
         assert "no-store" in page.headers["Cache-Control"]
 
 
-def test_dashboard_of_the_queue_is_the_operators_and_the_one_exception(people: SimpleNamespace, olu: Client) -> None:
+def test_dashboard_of_the_queue_is_the_operators_and_the_one_exception(
+    people: SimpleNamespace, olu: Client
+) -> None:
     page = olu.get("/admin/rq/")
     assert page.status_code == 200
-    assert {"script-src 'self' 'unsafe-inline'", "style-src 'self' 'unsafe-inline'"} == directives(page) - POLICY
+    assert {"script-src 'self' 'unsafe-inline'", "style-src 'self' 'unsafe-inline'"} == directives(
+        page
+    ) - POLICY
     assert browser(people.dot).get("/admin/rq/").status_code == 403
     assert browser(people.root).get("/admin/rq/").status_code == 302
     assert Client().get("/admin/rq/stats.json").status_code == 302
@@ -206,7 +216,9 @@ def _dashboard() -> type[Model]:
 
 
 def test_hostile_text_stays_text(olu: Client, run: Run) -> None:
-    Run.objects.filter(pk=run.pk).update(on_behalf_of="<img src=x onerror=a()>", input='{"x":"\u202e<style>"}')
+    Run.objects.filter(pk=run.pk).update(
+        on_behalf_of="<img src=x onerror=a()>", input='{"x":"\u202e<style>"}'
+    )
     page = olu.get(page_of(run))
     assert inline(page) == []
     assert "<img src=x onerror=a()>" in text(page)
@@ -312,7 +324,9 @@ def test_other_lists_cost_the_same_whatever_they_show(
             olu.get(list_of(model))
 
 
-def test_count_stops_where_people_stop_paging(people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_stops_where_people_stop_paging(
+    people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Capped, "LIMIT", 2)
     for _ in range(2):
         submitted("adder", n=1)
@@ -358,7 +372,9 @@ def test_cancel_ends_the_run_and_says_why(olu: Client, run: Run) -> None:
     )
 
 
-def test_again_is_a_new_run_from_the_same_input_of_who_asks(people: SimpleNamespace, olu: Client, run: Run) -> None:
+def test_again_is_a_new_run_from_the_same_input_of_who_asks(
+    people: SimpleNamespace, olu: Client, run: Run
+) -> None:
     Run.objects.filter(pk=run.pk).update(labels={"team": "blue"}, on_behalf_of="eve@example.org")
     endings.cancel(run.pk, actor=OPERATOR)
     page = do(olu, run, "again", "it was a mistake")
@@ -387,7 +403,9 @@ def test_again_is_a_new_run_from_the_same_input_of_who_asks(people: SimpleNamesp
         ("again", "", "It has not ended; it is suspended."),
     ],
 )
-def test_verb_refuses_what_is_not_eligible(olu: Client, run: Run, verb: str, before: str, refusal: str) -> None:
+def test_verb_refuses_what_is_not_eligible(
+    olu: Client, run: Run, verb: str, before: str, refusal: str
+) -> None:
     if before == "operator_paused":
         holds.pause(run.pk, actor=OPERATOR)
     if before == "cancelled":
@@ -460,7 +478,11 @@ def test_auditor_is_offered_no_verb(people: SimpleNamespace, run: Run) -> None:
 def test_buttons_are_the_verbs_that_are_possible(olu: Client, run: Run) -> None:
     assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == ["Pause", "Cancel"]
     holds.pause(run.pk, actor=CYD)
-    assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == ["Pause", "Resume", "Cancel"]
+    assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == [
+        "Pause",
+        "Resume",
+        "Cancel",
+    ]
     endings.cancel(run.pk, actor=OPERATOR)
     assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == ["Run again"]
 
@@ -473,7 +495,7 @@ def test_long_reason_comes_back_as_it_was(olu: Client, run: Run) -> None:
 
 
 def test_rubbish_selection_and_unknown_verb_are_messages(olu: Client, run: Run) -> None:
-    page = olu.post(LIST, {"action": "pause", "_selected_action": ["rubbish"], "index": "0"})
+    page = olu.post(LIST, {"action": "pause", "_selected_action": ["rubbish"], "index": "0"}, follow=True)
     assert (page.status_code, said(page)) == (200, ["There is nothing like what was selected."])
     assert olu.post(verb_of(run, "explode"), {"reason": ""}, follow=True).status_code == 200
     assert causes(run) == ["approval"]

@@ -10,13 +10,29 @@ from datetime import timedelta
 import pytest
 from django.conf import settings
 
-from runs import clock, effects, endings, holds, lifecycle, lease as leases, points
+from runs import clock, effects, endings, holds, lifecycle, points
+from runs import lease as leases
 from runs.actors import Actor
 from runs.invocation import Known
 from runs.models import Run, Step
 from runs.states import Cause, RunStatus
 from tests.agents_for_tests import SHORT
-from tests.factories import CYD, approve, causes, drive, driven, error, go_on, later, open_hold, result, step, submitted, sweep_run, verbs
+from tests.factories import (
+    CYD,
+    approve,
+    causes,
+    drive,
+    driven,
+    error,
+    go_on,
+    later,
+    open_hold,
+    result,
+    step,
+    submitted,
+    sweep_run,
+    verbs,
+)
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
@@ -68,7 +84,12 @@ def test_dispatch_writes_key_attempt_and_limit_before_the_call(outside: Outside)
     with points.on("after-intent-before-call", lambda: seen.append(step(run, 0))):
         drive(run)
     row = seen[0]
-    assert (row.status, row.effect, row.key, row.attempt) == ("dispatched", "dispatched", effects.key(run.pk, 0), 1)
+    assert (row.status, row.effect, row.key, row.attempt) == (
+        "dispatched",
+        "dispatched",
+        effects.key(run.pk, 0),
+        1,
+    )
     assert row.dispatched_at is not None
     assert row.may_act_until == row.dispatched_at + timedelta(seconds=LIMIT)
     assert outside.keys("pay") == {row.key}
@@ -100,7 +121,10 @@ def test_refusal_is_the_agents_and_is_not_repeated(how: str, outside: Outside) -
 def test_not_sent_without_retries_is_the_agents(how: str, outside: Outside) -> None:
     outside.will(how, "not_sent")
     run = driven("payer", how=how)
-    assert (error(run), step(run, 0).effect) == ({"type": "NotSent", "args": ["connection refused"]}, "refused")
+    assert (error(run), step(run, 0).effect) == (
+        {"type": "NotSent", "args": ["connection refused"]},
+        "refused",
+    )
     assert len(outside.tried(how)) == 1
 
 
@@ -115,7 +139,11 @@ def test_not_sent_is_tried_again_with_the_same_key(outside: Outside) -> None:
 def test_not_sent_gives_up_after_its_retries(outside: Outside) -> None:
     outside.will("pay_retried", *["not_sent"] * 9)
     run = driven("payer", how="pay_retried")
-    assert (error(run)["type"], step(run, 0).effect, len(outside.tried("pay_retried"))) == ("NotSent", "refused", 3)
+    assert (error(run)["type"], step(run, 0).effect, len(outside.tried("pay_retried"))) == (
+        "NotSent",
+        "refused",
+        3,
+    )
 
 
 def test_not_sent_then_unknown_is_not_tried_again(outside: Outside) -> None:
@@ -215,7 +243,11 @@ def test_unknown_of_a_checked_effect_is_looked_at(word: str, outside: Outside) -
     assert len(outside.tried("pay_checked")) == 1
     later(LIMIT + 1)
     go_on(run)
-    assert (run.status, step(run, 0).effect, outside.n("pay_checked")) == (RunStatus.SUCCEEDED, "confirmed", 1)
+    assert (run.status, step(run, 0).effect, outside.n("pay_checked")) == (
+        RunStatus.SUCCEEDED,
+        "confirmed",
+        1,
+    )
     assert (len(outside.tried("pay_checked")), outside.keys("pay_checked")) == (
         1 if acted else 2,
         {effects.key(run.pk, 0)},
@@ -228,14 +260,17 @@ def test_unknown_of_a_checked_effect_when_the_look_fails(outside: Outside) -> No
     outside.will("find", "raise", "raise", "raise")
     run = driven("payer", how="pay_checked")
     assert (causes(run), open_hold(run).look_again_at is None) == (["in_doubt"], False)
-    assert open_hold(run).why == "looking whether it happened failed: ConnectionResetError: no answer \\x00 from the bank"
+    assert (
+        open_hold(run).why
+        == "looking whether it happened failed: ConnectionResetError: no answer \\x00 from the bank"
+    )
     later(LIMIT + 1)
     go_on(run)
     assert (causes(run), open_hold(run).look_again_at, outside.n("pay_checked")) == (["in_doubt"], None, 1)
 
 
 def test_unknown_of_a_checked_effect_happens_late(outside: Outside) -> None:
-    """"Did not" before the limit is not final: the call may still act."""
+    """ "Did not" before the limit is not final: the call may still act."""
     outside.will("pay_checked", "raise")
     run = driven("payer", how="pay_checked")
     outside.record("pay_checked", effects.key(run.pk, 0), 1, {}, acted=True)  # it was slow, not lost
@@ -268,7 +303,10 @@ def test_death_around_a_plain_effect_is_a_question(point: str, outside: Outside)
 def test_death_around_a_keyed_effect_is_repeated_with_the_same_key(point: str, outside: Outside) -> None:
     run = drive(killed("pay_keyed", point))
     assert (run.status, step(run, 0).attempt) == (RunStatus.SUCCEEDED, 2)
-    assert (len(outside.tried("pay_keyed")), len(outside.keys("pay_keyed"))) == (1 if point == NOT_YET else 2, 1)
+    assert (len(outside.tried("pay_keyed")), len(outside.keys("pay_keyed"))) == (
+        1 if point == NOT_YET else 2,
+        1,
+    )
 
 
 @pytest.mark.parametrize("point", [NOT_YET, HAPPENED])
@@ -346,8 +384,15 @@ def test_result_of_a_worker_that_lost_the_run_settles_its_own_doubt(how: str, ou
     with points.on("after-call-before-record", lose):
         drive(run)
     row = step(run, 1)
-    assert (run.status, run.epoch, row.status, row.effect) == (RunStatus.QUEUED, 2, "dispatched", "dispatched")
-    assert [(e["attempt"], e["kind"], e["digest"]) for e in row.evidence] == [(1, "returned", row.arguments_digest)]
+    assert (run.status, run.epoch, row.status, row.effect) == (
+        RunStatus.QUEUED,
+        2,
+        "dispatched",
+        "dispatched",
+    )
+    assert [(e["attempt"], e["kind"], e["digest"]) for e in row.evidence] == [
+        (1, "returned", row.arguments_digest)
+    ]
     assert outside.n("note") == 1
     drive(run)
     assert (run.status, step(run, 1).effect, step(run, 1).attempt) == (RunStatus.SUCCEEDED, "confirmed", 1)
@@ -457,7 +502,12 @@ def test_evidence_after_the_step_settled_is_kept_only(outside: Outside) -> None:
     before = step(run, 0)
     assert bring(run, '"another"')
     after = step(run, 0)
-    assert (after.result, after.effect, after.settled, len(after.evidence)) == (before.result, "confirmed", 1, 1)
+    assert (after.result, after.effect, after.settled, len(after.evidence)) == (
+        before.result,
+        "confirmed",
+        1,
+        1,
+    )
 
 
 # -- In a group ------------------------------------------------------------------------------------------
@@ -466,7 +516,12 @@ def test_evidence_after_the_step_settled_is_kept_only(outside: Outside) -> None:
 def test_doubt_of_one_in_a_group_keeps_the_receipts_of_the_others(outside: Outside) -> None:
     outside.will("pay", "act_then_raise")
     run = driven("batch")
-    assert (run.status, causes(run), run.position, outside.n("pay")) == (RunStatus.SUSPENDED, ["in_doubt"], 2, 3)
+    assert (run.status, causes(run), run.position, outside.n("pay")) == (
+        RunStatus.SUSPENDED,
+        ["in_doubt"],
+        2,
+        3,
+    )
     until_settled(run)
     assert outside.n("pay") == 3
 

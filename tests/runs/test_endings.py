@@ -11,7 +11,21 @@ from runs.exceptions import LostRace, NotFound, RunEnded
 from runs.invocation import Known
 from runs.models import Hold, JournalEntry, Run
 from runs.states import Cause, RunStatus
-from tests.factories import CYD, NO_RUN, OPERATOR, answer, causes, drive, driven, go_on, later, open_hold, step, submitted, verbs
+from tests.factories import (
+    CYD,
+    NO_RUN,
+    OPERATOR,
+    answer,
+    causes,
+    drive,
+    driven,
+    go_on,
+    later,
+    open_hold,
+    step,
+    submitted,
+    verbs,
+)
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
@@ -65,7 +79,10 @@ def test_cancel_a_running_run_asks_its_worker() -> None:
     assert (again.stop_requested or {})["why"] == "first"
     endings.stop(fence)
     run.refresh_from_db()
-    assert (run.status, verbs(run)) == (RunStatus.CANCELLED, ["submitted", "taken", "stop_requested", "cancelled"])
+    assert (run.status, verbs(run)) == (
+        RunStatus.CANCELLED,
+        ["submitted", "taken", "stop_requested", "cancelled"],
+    )
 
 
 def test_cancel_twice() -> None:
@@ -122,7 +139,13 @@ def test_evidence_settles_the_doubt_of_a_run_that_ended(outside: Outside) -> Non
     row = step(run, 0)
     known = Known("returned", '"receipt"')
     assert effects.evidence(
-        run.pk, 0, effect_key=row.key, attempt=1, digest=row.arguments_digest, known=known, actor=Actor.worker("w1")
+        run.pk,
+        0,
+        effect_key=row.key,
+        attempt=1,
+        digest=row.arguments_digest,
+        known=known,
+        actor=Actor.worker("w1"),
     )
     row.refresh_from_db()
     run.refresh_from_db()

@@ -11,7 +11,24 @@ from runs.exceptions import HoldClosed, NotFound, RunEnded, WrongState
 from runs.holds import Terms
 from runs.models import Hold, JournalEntry, Run
 from runs.states import Cause, RunStatus
-from tests.factories import ANA, BEN, CYD, NO_RUN, OPERATOR, approve, causes, drive, driven, go_on, later, open_hold, reject, step, submitted, verbs
+from tests.factories import (
+    ANA,
+    BEN,
+    CYD,
+    NO_RUN,
+    OPERATOR,
+    approve,
+    causes,
+    drive,
+    driven,
+    go_on,
+    later,
+    open_hold,
+    reject,
+    step,
+    submitted,
+    verbs,
+)
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
@@ -29,7 +46,12 @@ def place(run: Run, cause: Cause, index: int | None = None, terms: Terms = holds
     with transaction.atomic():
         locked = lifecycle.lock(run.pk)
         return holds.place(
-            locked, cause=cause, actor=ANA, step=None if index is None else step(run, index), why="because", terms=terms
+            locked,
+            cause=cause,
+            actor=ANA,
+            step=None if index is None else step(run, index),
+            why="because",
+            terms=terms,
         )
 
 
@@ -38,7 +60,12 @@ def place(run: Run, cause: Cause, index: int | None = None, terms: Terms = holds
 
 def test_place_says_who_why_and_until_when(held: Run) -> None:
     hold = open_hold(held)
-    assert (hold.cause, hold.scope, hold.opened_by_kind, hold.opened_by_id) == ("approval", "call", "agent", "transfer@1")
+    assert (hold.cause, hold.scope, hold.opened_by_kind, hold.opened_by_id) == (
+        "approval",
+        "call",
+        "agent",
+        "transfer@1",
+    )
     assert hold.expires_at is not None
     assert 3599 < (hold.expires_at - hold.opened_at).total_seconds() < 3601
     assert verbs(held).count("held") == 1

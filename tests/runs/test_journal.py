@@ -89,7 +89,9 @@ def test_broken_by_a_change(change: str, run: Run) -> None:
     with unguarded():
         JournalEntry.objects.of(run.stream).filter(seq=3).exists()
         with connection.cursor() as cursor:
-            cursor.execute(f"UPDATE runs_journalentry SET {change} WHERE stream = %s AND seq = 3", [run.stream])
+            cursor.execute(
+                f"UPDATE runs_journalentry SET {change} WHERE stream = %s AND seq = 3", [run.stream]
+            )
     assert breaks() == [(run.stream, 3)]
 
 
@@ -180,7 +182,9 @@ def test_history_refuses_truncate_where_it_is_asked_to() -> None:
         subprocess.run(command, cwd=settings.BASE_DIR, env=environment, check=True)
         with psycopg.connect(_address(name), autocommit=True) as kept:
             for table in ("runs_journalentry", "runs_snapshot"):
-                with pytest.raises(psycopg.DatabaseError, match=f"{table} is append-only: TRUNCATE is refused"):
+                with pytest.raises(
+                    psycopg.DatabaseError, match=f"{table} is append-only: TRUNCATE is refused"
+                ):
                     kept.execute(f"TRUNCATE {table}")
     finally:
         with psycopg.connect(address, autocommit=True) as server:

@@ -8,11 +8,20 @@ from django.db import transaction
 
 from runs import agents, clock, endings, execution, holds, lifecycle, queues
 from runs.actors import Actor
-from runs.exceptions import BadArguments, BadValue, EpochLost, KeyReused, LostRace, NotFound, RunEnded, UnknownAgent
+from runs.exceptions import (
+    BadArguments,
+    BadValue,
+    EpochLost,
+    KeyReused,
+    LostRace,
+    NotFound,
+    RunEnded,
+    UnknownAgent,
+)
 from runs.lifecycle import Fence, Submission
 from runs.models import JournalEntry, Run
 from runs.states import EDGES, ENDED, LIVE, RunStatus, sources
-from tests.factories import BEN, CYD, OPERATOR, NO_RUN, drive, driven, later, open_hold, submitted, verbs
+from tests.factories import BEN, CYD, NO_RUN, OPERATOR, drive, driven, later, open_hold, submitted, verbs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
 
@@ -198,7 +207,9 @@ def test_park_with_an_old_epoch() -> None:
 
 def test_resume_is_one_move() -> None:
     run = suspended()
-    holds.release(open_hold(run).pk, actor=CYD, resolution="answered", answer='{"answer":{"number":1},"by":"a"}')
+    holds.release(
+        open_hold(run).pk, actor=CYD, resolution="answered", answer='{"answer":{"number":1},"by":"a"}'
+    )
     run.refresh_from_db()
     assert (run.status, run.suspended_at, run.rings) == (RunStatus.QUEUED, None, 0)
     assert not lifecycle.resume(run, CYD)
@@ -260,7 +271,12 @@ def test_finish_in_one_statement() -> None:
     fence = taken(run)
     assert lifecycle.finish(fence, RunStatus.SUCCEEDED, result="1")
     run.refresh_from_db()
-    assert (run.status, run.result, run.token, run.ended_at is None) == (RunStatus.SUCCEEDED, "1", None, False)
+    assert (run.status, run.result, run.token, run.ended_at is None) == (
+        RunStatus.SUCCEEDED,
+        "1",
+        None,
+        False,
+    )
     assert not lifecycle.finish(fence, RunStatus.FAILED, error="{}")
 
 

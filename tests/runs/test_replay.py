@@ -13,7 +13,7 @@ from runs.states import RunStatus
 from runs.tools import Call, tool
 from runs.tools.declared import Properties, Tool
 from tests import agents_for_tests as ours
-from tests.factories import CYD, OPERATOR, answer, causes, drive, driven, open_hold, result, step
+from tests.factories import CYD, OPERATOR, answer, causes, drive, driven, open_hold, result
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]

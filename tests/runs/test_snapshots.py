@@ -116,7 +116,10 @@ def test_snapshot_is_of_constant_size_and_numbered() -> None:
     answer(open_hold(run), number=1)
     drive(run)
     first, second = run.snapshots.order_by("number")
-    assert [(s.number, s.steps, s.attempted, s.epoch) for s in (first, second)] == [(1, 1, 2, 1), (2, 2, 3, 2)]
+    assert [(s.number, s.steps, s.attempted, s.epoch) for s in (first, second)] == [
+        (1, 1, 2, 1),
+        (2, 2, 3, 2),
+    ]
     assert (first.effects, first.effects_digest) == (second.effects, second.effects_digest)
     assert [[w["cause"] for w in s.why] for s in (first, second)] == [["question"], ["question"]]
 

@@ -127,7 +127,14 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     **{f"boundary {s or '-'} {i or '-'}": (sql, boundary) for (s, i), sql in statements.BOUNDARY.items()},
     "take": (
         statements.TAKE,
-        lambda: {"run": uuid.uuid4(), "token": uuid.uuid4(), "worker": "w", "lease": 15.0, "versions": ["a@1"], **entry()},
+        lambda: {
+            "run": uuid.uuid4(),
+            "token": uuid.uuid4(),
+            "worker": "w",
+            "lease": 15.0,
+            "versions": ["a@1"],
+            **entry(),
+        },
     ),
     "park": (statements.PARK, lambda: {**fence(), "wakes": 0, "schema_version": 1, **entry()}),
     "finish": (
@@ -136,7 +143,13 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     ),
     "release": (
         statements.RELEASE,
-        lambda: {"run": uuid.uuid4(), "hold": uuid.uuid4(), "resolution": "approved", "answer": None, **entry()},
+        lambda: {
+            "run": uuid.uuid4(),
+            "hold": uuid.uuid4(),
+            "resolution": "approved",
+            "answer": None,
+            **entry(),
+        },
     ),
 }
 
@@ -228,7 +241,9 @@ def test_boundary_settles_a_step_once() -> None:
 def test_statements_are_prepared_by_the_server() -> None:
     driven("adder", n=3)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE starts_with(statement, %s)", ["\nWITH clock"])
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE starts_with(statement, %s)", ["\nWITH clock"]
+        )
         assert cursor.fetchone()[0] >= 3
 
 

@@ -10,7 +10,20 @@ from django.conf import settings
 from runs import clock, endings, holds, lifecycle, queues, sweeper
 from runs.models import Hold, Run
 from runs.states import Cause, RunStatus
-from tests.factories import CYD, answer, approve, causes, drive, driven, go_on, later, open_hold, submitted, sweep_run, verbs
+from tests.factories import (
+    CYD,
+    answer,
+    approve,
+    causes,
+    drive,
+    driven,
+    go_on,
+    later,
+    open_hold,
+    submitted,
+    sweep_run,
+    verbs,
+)
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
@@ -161,7 +174,11 @@ def test_expire_holds(rules: Rules, outside: Outside) -> None:
     later(61)
     hold = open_hold(run)
     assert found("expire_holds") == [hold.pk]
-    assert (act("expire_holds", hold.pk), act("expire_holds", hold.pk), found("expire_holds")) == (True, False, [])
+    assert (act("expire_holds", hold.pk), act("expire_holds", hold.pk), found("expire_holds")) == (
+        True,
+        False,
+        [],
+    )
     go_on(run)
     assert (run.status, outside.n("pay")) == (RunStatus.SUCCEEDED, 0)
 

@@ -10,7 +10,8 @@ from enum import Enum, IntEnum
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -29,8 +30,16 @@ from runs.exceptions import BadArguments, BadValue
         ("1e400", "", "the number 1e400 is too large; send it as a string"),
         ("-1e400", "", "the number -1e400 is too large; send it as a string"),
         ("1e-400", "", "the number 1e-400 would be rounded to 0.0; send it as a string"),
-        ("0.12345678901234567890", "", "the number 0.12345678901234567890 would be rounded to 0.12345678901234568;"),
-        (r'{"a": {"b": ["x\u0000y"]}}', "/a/b/0", "contains the character NUL (U+0000), which cannot be stored"),
+        (
+            "0.12345678901234567890",
+            "",
+            "the number 0.12345678901234567890 would be rounded to 0.12345678901234568;",
+        ),
+        (
+            r'{"a": {"b": ["x\u0000y"]}}',
+            "/a/b/0",
+            "contains the character NUL (U+0000), which cannot be stored",
+        ),
         (r'{"a\u0000": 1}', "", "contains the character NUL"),
         (r'{"a": "\ud83c"}', "/a", "contains half of a surrogate pair, which is not a character"),
         (r'["\udf55\ud83c"]', "/0", "contains half of a surrogate pair"),
@@ -92,7 +101,10 @@ def test_parse_takes(text: str | bytes, value: Any) -> None:
 
 
 def test_canonical_is_sorted_compact_and_utf8() -> None:
-    assert values.canonical({"b": [1, 2.5, None], "a": "é🍕", "B": True}) == '{"B":true,"a":"é🍕","b":[1,2.5,null]}'
+    assert (
+        values.canonical({"b": [1, 2.5, None], "a": "é🍕", "B": True})
+        == '{"B":true,"a":"é🍕","b":[1,2.5,null]}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,7 +296,9 @@ ROUND_TRIPS: list[tuple[Any, Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("annotation", "value", "text"), ROUND_TRIPS, ids=lambda v: str(v)[:40])
-def test_write_and_read_give_an_equal_value_of_the_same_type(annotation: Any, value: Any, text: str | None) -> None:
+def test_write_and_read_give_an_equal_value_of_the_same_type(
+    annotation: Any, value: Any, text: str | None
+) -> None:
     written = values.of(annotation).write(value)
     again = values.of(annotation).read(written)
     assert (again, type(again)) == (value, type(value))
@@ -298,7 +312,11 @@ def test_read_keeps_the_digits_of_a_decimal() -> None:
     assert str(again.lines[0].price) == "1.10"
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False), st.datetimes(timezones=st.timezones()), st.binary(max_size=50))
+@given(
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.datetimes(timezones=st.timezones()),
+    st.binary(max_size=50),
+)
 @settings(max_examples=100, deadline=None)
 def test_write_and_read_of_any_decimal_moment_and_bytes(number: Decimal, at: datetime, raw: bytes) -> None:
     assert str(values.of(Decimal).read(values.of(Decimal).write(number))) == str(number)
@@ -396,11 +414,17 @@ def test_signature_writes_the_same_however_it_is_called() -> None:
         (("a", 1, ["x"]), {}, [("", "takes 2 positional arguments, got 3")]),
         (("a",), {"sku": "b"}, [("/sku", "given twice")]),
         (("a",), {"colour": 1}, [("/colour", "Extra inputs are not permitted")]),
-        (("a",), {"tags": ["\x00"]}, [("/tags/0", "contains the character NUL (U+0000), which cannot be stored")]),
+        (
+            ("a",),
+            {"tags": ["\x00"]},
+            [("/tags/0", "contains the character NUL (U+0000), which cannot be stored")],
+        ),
         (("x" * 300_000,), {}, [("", "300,038 bytes; at most 262,144 are taken")]),
     ],
 )
-def test_signature_refuses(args: tuple[Any, ...], kwargs: dict[str, Any], errors: list[tuple[str, str]]) -> None:
+def test_signature_refuses(
+    args: tuple[Any, ...], kwargs: dict[str, Any], errors: list[tuple[str, str]]
+) -> None:
     with pytest.raises(BadArguments) as refused:
         signature.write(*args, **kwargs)
     assert refused.value.errors == errors
@@ -420,7 +444,11 @@ def test_signature_refuses_an_integer_nobody_can_print() -> None:
 
 
 def test_signature_reads_back() -> None:
-    assert signature.read(signature.write("a", Decimal("1.10"))) == {"sku": "a", "amount": Decimal("1.10"), "tags": None}
+    assert signature.read(signature.write("a", Decimal("1.10"))) == {
+        "sku": "a",
+        "amount": Decimal("1.10"),
+        "tags": None,
+    }
 
 
 def test_signature_refuses_functions_that_cannot_be_recorded() -> None:

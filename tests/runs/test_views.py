@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Request
-from runs import endings, holds, journal, views
+from runs import endings, execution, holds, journal, views
 from runs.actors import Actor
 from runs.models import Hold, JournalEntry, Run, Step
 from runs.states import Cause
@@ -48,7 +48,15 @@ def asked(owner: User, group: str = "refunds", *, state: str = "open") -> Run:
     hold = open_hold(run, Cause.QUESTION)
     reviewers = Group.objects.get_or_create(name=group)[0]
     closed = {} if state == "open" else {"state": state}
-    Request.objects.create(run=run, step=hold.step, hold=hold, kind="question", tier="R1", group=reviewers, **closed)
+    fields = {
+        "run": run,
+        "step": hold.step,
+        "hold": hold,
+        "kind": "question",
+        "tier": "R1",
+        "group": reviewers,
+    }
+    Request.objects.create(**fields, **closed)
     run.refresh_from_db()
     return run
 
@@ -88,7 +96,7 @@ def test_unknown_and_foreign_runs_are_one_page(people: SimpleNamespace, run: Run
     assert (posted.status_code, text(posted)) == (404, text(foreign))
 
 
-def test_run_of_a_request_without_group_is_seen_by_fallback_reviewers(people: SimpleNamespace, run: Run) -> None:
+def test_run_of_a_request_without_group_is_for_fallback_reviewers(people: SimpleNamespace, run: Run) -> None:
     Request.objects.update(group=None)
     assert browser(people.rea).get(address(run)).status_code == 404
     assert browser(person("fay", "reviewers")).get(address(run)).status_code == 200
@@ -119,7 +127,14 @@ def test_disabled_person_is_nobody(people: SimpleNamespace, run: Run) -> None:
 
 def test_page_shows_the_run_with_its_parts(people: SimpleNamespace, run: Run) -> None:
     said = text(browser(people.olu).get(address(run)))
-    for part in (run.short_id, "Waits for an answer", "Question: the first number?", "Snapshot 1", f"All {run.seq} entries."):
+    parts = (
+        run.short_id,
+        "Waits for an answer",
+        "the first number?",
+        "Snapshot 1",
+        f"All {run.seq} entries.",
+    )
+    for part in parts:
         assert part in said, part
 
 
@@ -151,7 +166,6 @@ def test_snapshot_leads_to_its_neighbours_and_unknown_ones_are_the_neutral_page(
     people: SimpleNamespace, run: Run
 ) -> None:
     answer(open_hold(run, Cause.QUESTION), number=1)
-    from runs import execution
 
     execution.drive(run.pk)
     client = browser(people.cyd)
@@ -203,7 +217,8 @@ def test_list_says_what_a_run_waits_for(people: SimpleNamespace, run: Run) -> No
 
 
 @pytest.mark.parametrize(
-    ("query", "n"), [("", 3), ("status=suspended", 1), ("agent=adder", 2), ("status=bogus", 3), ("agent=none", 0)]
+    ("query", "n"),
+    [("", 3), ("status=suspended", 1), ("agent=adder", 2), ("status=bogus", 3), ("agent=none", 0)],
 )
 def test_list_is_filtered(people: SimpleNamespace, run: Run, query: str, n: int) -> None:
     for _ in range(2):
@@ -212,7 +227,9 @@ def test_list_is_filtered(people: SimpleNamespace, run: Run, query: str, n: int)
     assert len(page.context["runs"]) == n
 
 
-def test_list_is_paged_by_keyset_there_and_back(people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_is_paged_by_keyset_there_and_back(
+    people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(views, "PAGE", 2)
     made = [submitted("adder", n=n).pk for n in range(5)]
     at = Run.objects.get(pk=made[0]).created_at
@@ -235,7 +252,9 @@ def test_list_is_paged_by_keyset_there_and_back(people: SimpleNamespace, monkeyp
     assert (back, page(links["next"])[0]) == (second, third)
     begin, links = page(links["previous"])
     assert (begin, links["previous"]) == (first, None)
-    assert [page(query)[0] for query in ("?older=rubbish", f"?older={uuid.uuid4()}", "?newer=1")] == [first] * 3
+    assert [page(query)[0] for query in ("?older=rubbish", f"?older={uuid.uuid4()}", "?newer=1")] == [
+        first
+    ] * 3
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -264,7 +283,14 @@ def test_page_costs_the_same_whatever_it_shows(
 
 @pytest.mark.parametrize(
     ("name", "pauses", "cancels"),
-    [("cyd", 303, 303), ("rea", 303, 403), ("olu", 303, 303), ("dot", 403, 403), ("eve", 404, 404), ("root", 404, 404)],
+    [
+        ("cyd", 303, 303),
+        ("rea", 303, 403),
+        ("olu", 303, 303),
+        ("dot", 403, 403),
+        ("eve", 404, 404),
+        ("root", 404, 404),
+    ],
 )
 def test_verbs_are_for_those_of_the_table(
     people: SimpleNamespace, run: Run, name: str, pauses: int, cancels: int
