@@ -47,7 +47,8 @@ class Authority:
         return _told(found) if found else None
 
     def consume(self, run: Run, step: Step, permit: gate.Permit, verdict: Verdict) -> None:
-        request = Request.objects.select_for_update().get(step=step)
+        request = Request.objects.select_for_update(of=("self",)).select_related("step").get(step=step)
+        request.run = run
         found = Permit.objects.in_force().filter(pk=permit.ref).select_related("revision").first()
         if found is None:
             raise PermitRefused("void", "the approval was voided")
@@ -59,7 +60,8 @@ class Authority:
         journal.write(request, SYSTEM, "consumed", revision=found.revision.number, digest=permit.digest)
 
     def revoke(self, step: Step, why: str) -> None:
-        request = Request.objects.select_for_update().get(step=step)
+        request = Request.objects.select_for_update(of=("self",)).select_related("step").get(step=step)
+        request.run = run
         requests.close(request, RequestState.SUPERSEDED, why=why)
 
 

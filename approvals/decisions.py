@@ -15,7 +15,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Q
 
 from approvals import answers, authority, looks, notifications, policies, requests, reviewers, rights
 from approvals.exceptions import (
@@ -36,7 +35,7 @@ from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import BadArguments, BadValue
 from runs.gate import Proposal
-from runs.models import Hold, Run
+from runs.models import FactReading, Hold, Run
 from runs.tools.calls import Call
 
 MAX_REASON = 4000
@@ -82,10 +81,16 @@ class _Case:
     choice: Choice
     revision: Revision
     at: datetime
+    given: list[Decision]
     actor: Actor = field(init=False)
 
     def __post_init__(self) -> None:
         self.actor = rights.actor(self.person, self.choice.door)
+
+    @property
+    def mine(self) -> list[Decision]:
+        """What this person said of the request before, oldest first."""
+        return [made for made in self.given if made.person_id == str(self.person.pk)]
 
 
 def decide(ref: str, *, person: User, choice: Choice) -> Decided:
@@ -128,11 +133,11 @@ def _decide(ref: str, person: User, choice: Choice) -> Decided:
     _check_open(case)
     _check_eligible(case)
     _check_fits(case)
-    if choice.verb == Verb.APPROVE:
-        looks.require_fresh(case.request, case.revision, case.at)
+    readings = looks.last(case.request) if choice.verb == Verb.APPROVE and case.revision.facts else []
+    looks.require_fresh(readings, case.at)
     _check_digest(case)
     if choice.verb == Verb.APPROVE:
-        _check_facts(case)
+        _check_facts(case, readings)
     if choice.edit is not None and choice.edit != case.revision.arguments:
         return _edit(case, choice.edit)
     return _record(case)
@@ -144,21 +149,22 @@ def _load(ref: str, person: User, choice: Choice) -> _Case:
     if found is None:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     run = lifecycle.lock(found)
-    request = Request.objects.select_for_update(of=("self",)).select_related("step", "group").get(ref=ref)
+    locked = Request.objects.select_for_update(of=("self",))
+    request = locked.select_related("step", "group", "hold").get(ref=ref)
     request.run = run
     fresh = User.objects.get(pk=person.pk)
     if not reviewers.eligibility(fresh, request).sees:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     if not choice.digest:
         raise DigestMissing("The decision does not say what it is about (view_digest is missing).")
-    return _Case(request, run, request.hold, fresh, choice, request.revision, now())
+    given = list(request.decisions.order_by("made_at"))
+    return _Case(request, run, request.hold, fresh, choice, request.revision, now(), given)
 
 
 def _made_before(case: _Case) -> Decided | None:
-    same = Q(digest=case.choice.digest)
-    if case.choice.nonce:
-        same |= Q(nonce=case.choice.nonce)
-    made = case.request.decisions.filter(same, person_id=str(case.person.pk)).order_by("made_at").last()
+    digest, nonce = case.choice.digest, case.choice.nonce
+    same = [made for made in case.mine if made.digest == digest or (nonce and made.nonce == nonce)]
+    made = same[-1] if same else None
     if made is None and _proposed_before(case):
         return Decided(case.request, None, again=True, waits_for=OTHERS)
     if made is None or made.verb != case.choice.verb or not _same(made, case.choice):
@@ -192,9 +198,10 @@ def _check_open(case: _Case) -> None:
             raise Closed("cancelled", case.run.stop_requested["why"] or "The run is being cancelled.", at=case.at)
         if request.decide_by is not None and request.decide_by <= case.at:
             raise Closed("expired", "It expired before a decision.", at=request.decide_by)
-        mine = request.decisions.filter(revision=case.revision, person_id=str(case.person.pk)).first()
-        if mine is not None:
-            raise Closed("decided", "You decided it before.", by=mine.person_name, at=mine.made_at, verb=mine.verb)
+        for mine in case.mine:
+            if mine.revision_id == case.revision.pk:
+                said = "You decided it before."
+                raise Closed("decided", said, by=mine.person_name, at=mine.made_at, verb=mine.verb)
         return
     raise closed(request)
 
@@ -260,9 +267,9 @@ def _since(case: _Case) -> list[dict[str, Any]]:
     return [change for revision in later for change in revision.changes]
 
 
-def _check_facts(case: _Case) -> None:
+def _check_facts(case: _Case, readings: list[FactReading]) -> None:
     """Blocking facts that moved since the proposal forbid approving; material ones must be ticked."""
-    moved = looks.moved(case.request, case.revision)
+    moved = looks.moved(case.request, case.revision, readings)
     if blocks := [m for m in moved if m["kind"] == "blocking" or m["now"] is None]:
         raise Stale("Approving isn't possible now: " + "; ".join(looks.sentence(m) for m in blocks), changes=blocks)
     unseen = [m for m in moved if m["kind"] == "material" and m["name"] not in case.choice.seen]
@@ -398,7 +405,9 @@ def _record(case: _Case) -> Decided:
 
 def _missing(case: _Case) -> int:
     """How many distinct people's approvals of the standing revision are still needed; one of somebody who
-    may not decide any more does not count."""
+    may not decide any more does not count. This person's own was just checked."""
+    if case.request.quorum == 1:
+        return 0
     return max(0, case.request.quorum - sum(_standing(case.request, case.revision, Verb.APPROVE)))
 
 
@@ -461,7 +470,7 @@ def _take_effect(request: Request, run: Run, decision: Decision) -> None:
     actor = Actor("person", decision.person_id, decision.person_name, decision.door)
     journal.write(request, SYSTEM, "in_force", verb=decision.verb, revision=decision.revision.number)
     holds.release_locked(run, request.hold, actor=actor, resolution=resolution, answer=answer)
-    request.refresh_from_db()
+    request.state = state
 
 
 def _approve(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:

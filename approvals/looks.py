@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Subquery
 
 from approvals import requests
 from approvals.exceptions import Stale
@@ -88,39 +89,45 @@ def _revise(request: Request, run: Any, readings: list[Reading], changed: list[f
 
 def last(request: Request) -> list[FactReading]:
     """The readings of the newest look."""
-    newest = FactReading.objects.filter(step_id=request.step_id).order_by("-id").first()
-    return list(FactReading.objects.filter(look=newest.look)) if newest else []
+    newest = FactReading.objects.filter(step_id=request.step_id).order_by("-id").values("look")[:1]
+    return list(FactReading.objects.filter(step_id=request.step_id, look=Subquery(newest)))
 
 
-def require_fresh(request: Request, revision: Revision, at: datetime) -> None:
-    """Raises Stale(checking) and asks for a look when a fact is older than its `fresh_for`, or was unreadable."""
-    old = [r for r in last(request) if (at - r.read_at).total_seconds() > r.fresh_for]
-    if old:
+def require_fresh(readings: list[FactReading], at: datetime) -> None:
+    """Raises Stale(checking) when a fact of the last look is older than its `fresh_for`."""
+    if old := _old(readings, at):
         raise Stale(f"{old[0].name} was looked at too long ago to decide on.", checking=True)
 
 
 def too_old(request: Request, at: datetime) -> bool:
-    return any((at - r.read_at).total_seconds() > r.fresh_for for r in last(request))
+    return bool(_old(last(request), at))
 
 
-def moved(request: Request, revision: Revision) -> list[dict[str, Any]]:
+def _old(readings: list[FactReading], at: datetime) -> list[FactReading]:
+    return [r for r in readings if (at - r.read_at).total_seconds() > r.fresh_for]
+
+
+def moved(
+    request: Request, revision: Revision, readings: list[FactReading] | None = None
+) -> list[dict[str, Any]]:
     """The facts that are not what they were when the call was first proposed, or cannot be read now.
 
-    Each: name, title, kind, then, now (canonical JSON or None).
+    Each: name, title, kind, then, now (canonical JSON or None). `readings`: the last look, where it is at hand.
     """
-    first = _first(request)
+    first = _first(request, revision)
     return [
         {**told, "then": first[told["name"]]["value"], "now": told["value"]}
-        for told in current(request, revision)
+        for told in current(request, revision, readings)
         if told["name"] in first and told["kind"] != "info" and differs(told, first[told["name"]], revision)
     ]
 
 
-def _first(request: Request) -> dict[str, dict[str, Any]]:
+def _first(request: Request, standing: Revision) -> dict[str, dict[str, Any]]:
     """Each fact as it was when the call was first proposed; a blocking one that could not be read then, as it
     was when it first could: it must not change from there."""
     found: dict[str, dict[str, Any]] = {}
-    for revision in request.revisions.order_by("number").only("facts"):
+    revisions = [standing] if standing.number == 1 else request.revisions.order_by("number").only("facts")
+    for revision in revisions:
         for fact in revision.facts:
             known = found.setdefault(fact["name"], fact)
             if known["value"] is None and fact["kind"] == "blocking":
@@ -128,10 +135,14 @@ def _first(request: Request) -> dict[str, dict[str, Any]]:
     return found
 
 
-def current(request: Request, revision: Revision) -> list[dict[str, Any]]:
+def current(
+    request: Request, revision: Revision, readings: list[FactReading] | None = None
+) -> list[dict[str, Any]]:
     """The standing revision's facts; those the newest look could not read are marked as unreadable, and those
     for information are as it saw them."""
-    newest = {r.name: r for r in last(request)}
+    if not revision.facts:
+        return []
+    newest = {r.name: r for r in (last(request) if readings is None else readings)}
     return [_seen(fact, newest.get(fact["name"])) for fact in revision.facts]
 
 

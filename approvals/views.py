@@ -8,7 +8,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import wraps
 from typing import Any
 
@@ -19,7 +19,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from approvals import decisions, looks, reviewers
 from approvals.decisions import Choice
@@ -27,13 +27,12 @@ from approvals.exceptions import Closed, DigestMissing, NotEligible, NotVisible,
 from approvals.forms import SchemaForm
 from approvals.models import Decision, Request, Revision
 from approvals.policies import Judgement
-from approvals.presentation import digests, pages, shown
+from approvals.presentation import digests, history as past, pages, shown
 from approvals.states import RequestKind, RequestState, Verb
 from runs import clock, values
 
 View = Callable[..., HttpResponse]
 AT_ONCE = 200
-PAGE = 50
 
 
 def page(view: View) -> View:
@@ -45,6 +44,8 @@ def page(view: View) -> View:
             response = view(request, *args, **kwargs) if request.user.is_authenticated else signed_out(request, **kwargs)
         except NotVisible:
             response = render(request, "approvals/neutral.html", status=404)
+        if response.status_code == 302:
+            response.status_code = 303
         patch_vary_headers(response, ["HX-Request"])
         return response
 
@@ -54,13 +55,18 @@ def page(view: View) -> View:
 def signed_out(request: HttpRequest, *, ref: str = "", **kwargs: Any) -> HttpResponse:
     """To sign-in and back. A form or a script of an open page is answered where it is, so that nothing typed is
     lost: it did nothing, and sign-in never sends it again."""
-    if request.method in ("GET", "HEAD") and not request.htmx:  # type: ignore[attr-defined]
+    if request.method in ("GET", "HEAD") and not is_fragment(request):
         return redirect_to_login(request.get_full_path())
     names = {"note": "Your note", "edited": "Your edit"}
     posted = [(names.get(name, name.removeprefix("f-")), text) for name, text in request.POST.items()
               if text and (name in names or name.startswith("f-"))]
     context = {"typed": posted, "next": reverse("request", args=[ref]) if ref else reverse("inbox")}
     return render(request, "approvals/signed_out.html", context, status=401)
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Whether htmx wants a part of a page. What it restores from its history is a page."""
+    return bool(request.htmx) and not request.htmx.history_restore_request  # type: ignore[attr-defined]
 
 
 def person_of(request: HttpRequest) -> User:
@@ -71,7 +77,7 @@ def person_of(request: HttpRequest) -> User:
 def find(request: HttpRequest, ref: str) -> Request:
     """The request of that ref, if this person may see it. Raises NotVisible."""
     rows = reviewers.visible_to(request.user).select_related("run", "step", "group", "hold")
-    found = rows.filter(ref=ref).distinct().first()
+    found = rows.filter(ref=ref).distinct().first() if ref.isalnum() else None
     if found is None:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     return found
@@ -81,7 +87,7 @@ def find(request: HttpRequest, ref: str) -> Request:
 
 
 @page
-@require_GET
+@require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
     now = clock.now()
     waiting, elsewhere = _waiting(request, now)
@@ -112,14 +118,28 @@ def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow],
         .order_by("decide_by", "ref")[:AT_ONCE]
     )
     standing = {r.request_id: r for r in _standing(rows)}
-    mine = [row for row in rows if reviewers.eligibility(person, row).decides]
-    return [pages.inbox_row(row, standing[row.pk], now) for row in mine], len(rows) - len(mine)
+    said = _said(list(standing.values()))
+    mine = [
+        row
+        for row in rows
+        if str(person.pk) not in said[standing[row.pk].pk] and reviewers.eligibility(person, row).decides
+    ]
+    told = [pages.inbox_row(row, standing[row.pk], now, len(said[standing[row.pk].pk])) for row in mine]
+    return told, len(rows) - len(mine)
 
 
 def _standing(rows: list[Request]) -> list[Revision]:
     """The standing revisions of many requests, in one query."""
     found = Revision.objects.filter(request__in=rows).order_by("request_id", "-number").distinct("request_id")
     return list(found)
+
+
+def _said(revisions: list[Revision]) -> dict[int, set[str]]:
+    """Who has decided each of these revisions, in one query. What still waits was approved by them."""
+    found: dict[int, set[str]] = {revision.pk: set() for revision in revisions}
+    for revision, person in Decision.objects.filter(revision__in=found).values_list("revision_id", "person_id"):
+        found[revision].add(person)
+    return found
 
 
 def _matches(row: pages.InboxRow, search: dict[str, str]) -> bool:
@@ -137,7 +157,7 @@ def _inbox_version(rows: list[pages.InboxRow]) -> str:
 
 
 @page
-@require_GET
+@require_safe
 def inbox_pulse(request: HttpRequest) -> HttpResponse:
     waiting, _ = _waiting(request, clock.now())
     seen = request.GET.get("v", "")
@@ -146,7 +166,7 @@ def inbox_pulse(request: HttpRequest) -> HttpResponse:
     before = int(seen.partition("-")[0]) if seen.partition("-")[0].isdigit() else 0
     new = max(0, len(waiting) - before)
     changes: dict[str, Any] = {"new": new, "changed": 0 if new else 1, "settled": []}
-    if not request.htmx:  # type: ignore[attr-defined]
+    if not is_fragment(request):
         return redirect("inbox")
     return render(request, "approvals/inbox.html#pulse", {"changes": changes, "waiting": len(waiting)})
 
@@ -155,7 +175,7 @@ def inbox_pulse(request: HttpRequest) -> HttpResponse:
 
 
 @page
-@require_GET
+@require_safe
 def detail(request: HttpRequest, ref: str) -> HttpResponse:
     return _detail(request, find(request, ref))
 
@@ -205,20 +225,24 @@ def _detail(
 def _may(found: Request, allowed: reviewers.Eligibility, user: Any, revision: Revision) -> dict[str, Any]:
     question, author = found.kind == RequestKind.QUESTION, reviewers.is_author(user, revision)
     editable = not question and shown.known(revision.tool, revision.tool_version) is not None
+    said = revision.decisions.filter(person_id=str(user.pk)).exists()
     why_not = allowed.why_not
-    if not why_not and author:
+    if not why_not and said:
+        why_not = "You approved this. It needs somebody else's approval too."
+    elif not why_not and author:
         why_not = "You edited this action, so somebody else approves it. You can still reject it."
+    may = allowed.decides and not said
     return {
-        "approve": allowed.decides and not question and not author,
-        "edit": allowed.decides and editable,
-        "reject": allowed.decides,
-        "respond": allowed.decides and question,
+        "approve": may and not question and not author,
+        "edit": may and editable and not author,
+        "reject": may,
+        "respond": may and question,
         "why_not": why_not,
     }
 
 
 @page
-@require_GET
+@require_safe
 def pulse(request: HttpRequest, ref: str) -> HttpResponse:
     """204 when nothing moved; else what moved, in place, or only the time of an equal look."""
     found = find(request, ref)
@@ -226,7 +250,7 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
     moved = pages.standing(found, now)
     if moved is None and seen == pages.version(found):
         return HttpResponse(status=204)
-    if not request.htmx:  # type: ignore[attr-defined]
+    if not is_fragment(request):
         return redirect("request", ref=ref)
     if moved is None and _revised_since(found, seen):
         revision = found.revision
@@ -253,7 +277,7 @@ def look(request: HttpRequest, ref: str) -> HttpResponse:
     found = find(request, ref)
     if found.is_pending:
         looks.want(found)
-    if request.htmx:  # type: ignore[attr-defined]
+    if is_fragment(request):
         return HttpResponse(status=204)
     return redirect("request", ref=ref)
 
@@ -292,7 +316,8 @@ def _answer_form(request: HttpRequest, found: Request) -> SchemaForm | None:
 def _choice(request: HttpRequest, form: SchemaForm | None) -> Choice:
     """What was posted, and nothing that is not on the list. Raises Unfit."""
     posted = request.POST
-    extra = [name for name in posted if name not in FIELDS and not (form and name.startswith("f-"))]
+    fields = FIELDS | {form.add_prefix(name) for name in form.fields} if form is not None else FIELDS
+    extra = [name for name in posted if name not in fields]
     if extra:
         raise Unfit({"": f"Unknown fields: {', '.join(sorted(extra))}"})
     if len(posted.getlist("decision")) != 1:
@@ -375,7 +400,8 @@ def edit(request: HttpRequest, ref: str) -> HttpResponse:
         return _edit_page(request, found, revision, form, 200)
     _look_if_old(found)
     if data.get("view_digest") != revision.digest:
-        return _edit_page(request, found, revision, form, 409, pages.Panel("stale", verb="edit"))
+        moved = pages.Panel("stale", verb="edit", changes=tuple(pages.rows(revision.changes)))
+        return _edit_page(request, found, revision, form, 409, moved)
     if form.is_valid():
         try:
             text, judgement = decisions.check_edit(found, revision, json.dumps(form.value()))
@@ -449,7 +475,7 @@ def _others_needed(found: Request, judgement: Judgement) -> str:
 
 
 @page
-@require_GET
+@require_safe
 def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
     """What was decided, and what came of it; at its own address, for whoever may see the request."""
     decision = Decision.objects.select_related("revision", "request__run", "request__step").filter(pk=decision_id).first()
@@ -495,49 +521,14 @@ def _receipt(decision: Decision, found: Request, reader: User) -> dict[str, Any]
 
 
 @page
-@require_GET
+@require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """What was decided, newest first, by keyset pages."""
+    """What was decided, newest first."""
     mine = request.GET.get("scope") == "mine"
-    rows = Decision.objects.select_related("revision", "request__run", "request__step")
-    rows = rows.filter(request__in=reviewers.visible_to(request.user))
+    rows = Decision.objects.filter(request__in=reviewers.visible_to(request.user))
     if mine:
         rows = rows.filter(person_id=str(person_of(request).pk))
-    rows = rows.order_by("-made_at", "-id")
-    if before := _parsed_cursor(request.GET.get("before", "")):
-        rows = rows.filter(made_at__lt=before)
-    found = list(rows[: PAGE + 1])
     scope = "mine" if mine else "all"
-    older = f"?scope={scope}&before={found[PAGE - 1].made_at.timestamp():.6f}" if len(found) > PAGE else None
-    context = {
-        "now": clock.now(),
-        "scope": scope,
-        "rows": [_history_row(decision) for decision in found[:PAGE]],
-        "page": {"previous": reverse("history") + f"?scope={scope}" if before else None, "next": older},
-    }
+    found = past.page(rows, request.GET, scope)
+    context = {"now": clock.now(), "scope": scope, "rows": found.rows, "page": found}
     return render(request, "approvals/history.html", context)
-
-
-def _parsed_cursor(text: str) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(float(text), UTC) if text else None
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _history_row(decision: Decision) -> dict[str, Any]:
-    revision = decision.revision
-    edited = revision.edited and decision.verb == Verb.APPROVE
-    events, _ = pages.outcome(decision.request)
-    return {
-        "at": decision.made_at,
-        "ref": decision.request.ref,
-        "url": reverse("receipt", args=[decision.pk]),
-        "headline": pages.headline(decision.request, revision),
-        "verb": decision.verb,
-        "decision": "edit" if edited else decision.verb,
-        "by": decision.person_name,
-        "tier": decision.request.tier,
-        "outcome": events[-1]["what"] if events else "",
-        "edited": edited,
-    }

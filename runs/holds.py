@@ -121,8 +121,10 @@ def release_locked(run: Run, hold: Hold, *, actor: Actor, resolution: str, answe
     )
     if closed is None:
         raise HoldClosed(f"hold {hold.pk} was released before: {hold.resolution}")
-    hold.refresh_from_db()
-    run.refresh_from_db()
+    run.open_holds, run.wakes, hold.released_at = closed
+    hold.resolution, hold.answer = resolution, answer
+    hold.released_by_kind, hold.released_by_id = actor.kind, actor.id
+    hold.released_by_name, hold.released_through = actor.name, actor.door
     signals.hold_released.send(Hold, run=run, hold=hold)
     if may_start(run):
         lifecycle.resume(run, actor)

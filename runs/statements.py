@@ -132,8 +132,8 @@ stream AS (
   UPDATE runs_run SET wakes = wakes + 1, changed_at = clock.at,
     open_holds = open_holds - (SELECT count(*) FROM released WHERE step_id IS NULL), {_ADVANCE}
   FROM clock WHERE runs_run.id = %(run)s AND EXISTS (SELECT FROM released)
-  {_RETURNING}), entry AS ({journal.APPEND})
-SELECT 1 FROM stream
+  {_RETURNING}, open_holds, wakes), entry AS ({journal.APPEND})
+SELECT open_holds, wakes, at FROM stream
 """
 
 

@@ -94,7 +94,7 @@ def _unrung(now: datetime) -> list[tuple[Any, int]]:
         return []
     due = Run.objects.unrung(now - timedelta(seconds=settings.SWEEP_EVERY)).order_by("rung_at")[:AT_ONCE]
     waited = due.values_list("pk", "rings", "rung_at")
-    return [(pk, rings) for pk, rings, at in waited if now - at >= _patience(rings)]
+    return [(pk, rings) for pk, rings, at in waited if at and now - at >= _patience(rings)]
 
 
 def _patience(rings: int) -> timedelta:

@@ -1,12 +1,14 @@
 """A time limit on code of others in the main thread, by the process's one interval timer.
 
 The timer raises in the code; code that swallows it is interrupted again each second, and the fourth time
-the process ends at once: the lease does the rest. Off the main thread (tests, the admin) there is no limit.
+the process ends at once: the lease does the rest. A limit around it goes on after. Off the main thread (tests,
+the admin) there is no limit.
 """
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -25,19 +27,25 @@ def limit(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    fired = 0
+    fired, over = 0, False
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         nonlocal fired
+        if over:
+            return
         fired += 1
         if fired >= PATIENCE:
             os._exit(70)
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_EVERY)
+    before, started = signal.signal(signal.SIGALRM, interrupt), time.monotonic()
+    outer, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_EVERY)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        try:
+            over = True
+        finally:  # also when the alarm rang at the last moment: no timer stays armed behind us
+            left = max(0.001, outer - (time.monotonic() - started)) if outer else 0.0
+            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, left, interval)

@@ -319,7 +319,8 @@ def _journal_refusal(run: Run, caller: Caller, verb: Verb, code: str) -> None:
 def _standing(run: Run, lost: RunsError) -> str:
     """What stands instead, with who and when where the run has ended."""
     if not run.ended:
-        return str(lost).replace(f"run {run.pk}", "this run")
+        said = str(lost).replace(f"run {run.pk}", "this run")
+        return f"{said[:1].upper()}{said[1:]}."
     last = JournalEntry.objects.of(run.stream).filter(verb=run.status).last()
     by = f" by {last.actor_name}" if last is not None and last.actor_kind == "person" else ""
     return f"This run has ended: {run.status}{by}, {run.ended_at:%-d %B %Y, %H:%M} UTC."

@@ -1,6 +1,6 @@
 """What stands in for policy and people in tests of `runs` alone: rules by tool, and decisions kept in holds.
 
-`TEST_RULES` in the environment says allow, hold or deny by tool; everything else is allowed. An approval is the
+`TEST_RULES` in the environment says allow, hold or deny by tool; the rest is allowed. An approval is the
 answer of a released approval hold, so that every process sees it.
 """
 

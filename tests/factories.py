@@ -42,9 +42,7 @@ def sweep_run(run: Run) -> list[str]:
     done = []
     for name in VERBS_OF_RUNS:
         verb = sweeper._verbs[name]
-        for item in verb.find(clock.now()):
-            if verb.act(item):
-                done.append(name)
+        done += [name for item in verb.find(clock.now()) if verb.act(item)]
     run.refresh_from_db()
     return done
 

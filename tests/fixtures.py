@@ -1,4 +1,4 @@
-"""Fixtures of the tests of `runs`, wherever they stand: the stand-in authority, the outside, the invariants."""
+"""Fixtures of the tests of `runs`: the stand-in authority, the outside, the clock, the invariants."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _SIGNALS = (signals.hold_placed, signals.hold_released, signals.run_ended, signa
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """`runs` as it is without the app that knows people: nobody hears of holds, the tests' authority decides."""
+    """`runs` without the app that knows people: nobody hears of holds, the tests' authority decides."""
     before, heard = gate._authority, [(s, s.receivers) for s in _SIGNALS]
     authority.stand_in()
     yield

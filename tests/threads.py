@@ -87,7 +87,8 @@ def _until_somebody_waits() -> None:
         while time.monotonic() < deadline:
             cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
             cursor.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
             )
             if cursor.fetchone()[0]:
                 return

@@ -245,6 +245,10 @@ def version(request: Request) -> str:
     return f"{request.seq}.{looked}.{int(request.look_wanted_at is not None)}"
 
 
+#: Ends that a person's decision brought.
+DECIDED = frozenset({RequestState.DECIDED, RequestState.IN_FORCE, RequestState.CONSUMED, RequestState.REJECTED})
+
+
 # -- Panels ----------------------------------------------------------------------------
 
 
@@ -254,7 +258,7 @@ def standing(request: Request, now: datetime) -> Panel | None:
     if word in (RequestState.OPEN, RequestState.NEEDS_INFO):
         return None
     decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
-    if decision is not None and word not in (RequestState.EXPIRED, RequestState.CANCELLED):
+    if decision is not None and word in DECIDED:
         outcome = OUTCOMES[Verb(decision.verb)]
         return Panel("standing", decision.person_name, decision.made_at, outcome, reason=decision.reason)
     at = request.decide_by if word == RequestState.EXPIRED else request.closed_at
@@ -309,7 +313,7 @@ class InboxRow:
     lane: str
 
 
-def inbox_row(request: Request, revision: Revision, now: datetime) -> InboxRow:
+def inbox_row(request: Request, revision: Revision, now: datetime, approvals: int = 0) -> InboxRow:
     key, _, why = lane(request, now)
     marks = (["changed"] if revision.reason == "drift" else []) + (["edited"] if revision.edited else [])
     if any(_warnings(text) for _, text in _texts(json.loads(revision.arguments))):
@@ -327,7 +331,7 @@ def inbox_row(request: Request, revision: Revision, now: datetime) -> InboxRow:
         on_behalf_of=request.run.on_behalf_of,
         run_short=request.run.short_id,
         flags=tuple(marks),
-        approvals=0,
+        approvals=approvals,
         quorum=request.quorum,
         why_here=why,
         lane=key,
@@ -391,6 +395,8 @@ def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | No
     for request in waiting.order_by("-tier", "decide_by", "ref")[:10]:
         if reviewers.eligibility(person, request).decides:
             revision = request.revision
+            if revision.decisions.filter(person_id=str(person.pk)).exists():
+                continue
             return {
                 "url": request.get_absolute_url(),
                 "tier": request.tier,

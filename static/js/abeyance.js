@@ -152,7 +152,10 @@
     }));
   }
 
-  const typedIn = (field) => !field.readOnly && "defaultValue" in field && field.value !== field.defaultValue;
+  function typedIn(field) {
+    if (field.readOnly || !("defaultValue" in field)) return false;
+    return /checkbox|radio/.test(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+  }
 
   // A tick comes back only beside the very same words: a fact that changed again has to be seen again.
   function restore() {
@@ -163,6 +166,7 @@
       if (!was || field.readOnly) continue;
       if (tick) field.checked = was.checked;
       else if (was.typed || !field.value || field.tagName === "SELECT") field.value = was.value;
+      if (was.typed && field.closest("details")) field.closest("details").open = true;
     }
     kept = [];
   }

@@ -27,7 +27,7 @@ def test_session_ended_before_approving(rest: Rest, visit: Visit, ticket: Ticket
     ana.approve()
     if not scripts:
         ana.page.get_by_role("link", name="Sign in").click()
-    ana.page.wait_for_url("**/accounts/login/*")
+    ana.page.wait_for_url("**/accounts/login/**")
     ana.sign_in(ANA)
     ana.page.wait_for_url(f"**/requests/{ref}")
     assert decided(ref) == 0

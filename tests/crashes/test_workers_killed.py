@@ -1,4 +1,4 @@
-"""Workers killed, frozen and cut off, as processes; what they leave is found by its lease, and nothing is doubled."""
+"""Workers killed, frozen and cut off, as processes: found by their lease, and nothing is doubled."""
 
 import os
 import signal
@@ -114,7 +114,7 @@ def test_killed_again_and_again_never_doubles(workers: Workers, outside: Outside
 
 
 def test_killed_in_a_call_after_cancel(workers: Workers, outside: Outside) -> None:
-    """Cancelled while the call hung, then the worker died: the run ends, and the effect says it is in doubt."""
+    """Cancelled while the call hung, then the worker died: the run ends, and its effect is in doubt."""
     outside.will("pay", "act_then_wait")
     run = submitted("payer")
     worker = workers.start(run)

@@ -47,7 +47,7 @@ def _approve(stack: Stack, ref: str) -> None:
         [form] = re.findall(r'<form id="approve".*?</form>', page, re.DOTALL)
         fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
         said = browser.post(f"/requests/{ref}/decide", data=fields)
-        assert (said.status_code, fields["decision"]) == (302, "approve"), said.text
+        assert (said.status_code, fields["decision"]) == (303, "approve"), said.text
 
 
 def _ref(agent: str) -> str:

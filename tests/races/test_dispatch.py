@@ -1,4 +1,4 @@
-"""A worker at a boundary against a pause, a cancel, a release: both orders, by the row's lock or by a point."""
+"""A worker at a boundary against a pause, a cancel, a release: both orders, by a lock or a point."""
 
 import threading
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def once(action: Callable[[], Any]) -> Callable[[], None]:
 
 @pytest.mark.parametrize("kind", ["unasked", "approved"])
 def test_pause_before_the_intent(kind: str, approved: Run, rules: Rules, outside: Outside) -> None:
-    """The pause's transaction is open when the boundary comes: the boundary waits, sees it, and dispatches nothing."""
+    """The pause is not committed when the boundary comes, which waits, sees it, and dispatches nothing."""
     run = approved if kind == "approved" else submitted("payer", how="pay_keyed")
     fence = lifecycle.take(run.pk, "w1")
     assert fence is not None
@@ -150,7 +150,7 @@ def test_release_after_the_park(rules: Rules, outside: Outside) -> None:
 
 
 def test_release_while_the_park_waits_for_the_row(rules: Rules, outside: Outside) -> None:
-    """The release has the run's row when the worker comes to park: the park is refused, the run loaded again."""
+    """The release has the run's row when the worker comes to park: it parks not, and loads again."""
     rules(pay="hold")
     run = submitted("payer")
     stands, goes = threading.Event(), threading.Event()

@@ -1,4 +1,5 @@
 """Releases, expiries, ends and pauses at the same moment: one outcome, and nothing stranded."""
+# ruff: noqa: B023 - what `together` starts has ended before the loop goes on
 
 from collections.abc import Callable
 
@@ -189,7 +190,7 @@ def test_expiry_by_many_sweepers_is_one(held: Run) -> None:
 
 
 def test_look_again_against_evidence(outside: Outside) -> None:
-    """The doubt's hold is let go twice at once: the receipt is adopted all the same, and nothing is sent again."""
+    """The doubt's hold is let go twice at once: the receipt is adopted, and nothing is sent again."""
     from runs import effects
     from runs.actors import Actor
     from runs.invocation import Known

@@ -1,4 +1,5 @@
 """Several workers, submitters and sweepers at the same moment, and a worker that comes back from the dead."""
+# ruff: noqa: B023 - what `together` starts has ended before the loop goes on
 
 import threading
 from collections.abc import Callable
@@ -24,7 +25,7 @@ Rules = Callable[..., None]
 def test_submit_with_one_key_at_once() -> None:
     for number in range(10):
         asked = Submission("adder", {"n": 1}, {}, idempotency_key=f"k{number}")
-        found = together(*[lambda: lifecycle.submit(asked, actor=CYD)] * 4)  # noqa: B023
+        found = together(*[lambda: lifecycle.submit(asked, actor=CYD)] * 4)
         assert len({run.pk for run, _ in found}) == 1
         assert sorted(made for _, made in found) == [False, False, False, True]
     assert Run.objects.count() == 10
@@ -39,7 +40,7 @@ def test_submit_with_one_key_and_two_bodies_at_once() -> None:
 def test_take_at_once() -> None:
     for _ in range(30):
         run = submitted("adder", n=1)
-        found = together(*[lambda: lifecycle.take(run.pk, "w")] * 3)  # noqa: B023
+        found = together(*[lambda: lifecycle.take(run.pk, "w")] * 3)
         assert sum(f is not None for f in found) == 1
         endings.cancel(run.pk, actor=CYD)
         endings.stop(next(f for f in found if f))
@@ -49,7 +50,7 @@ def test_drive_at_once(outside: Outside) -> None:
     """A doorbell that rang four times: one takes it, each step is made once."""
     for number in range(5):
         run = submitted("transfer")
-        together(*[lambda: execution.drive(run.pk)] * 4)  # noqa: B023
+        together(*[lambda: execution.drive(run.pk)] * 4)
         run.refresh_from_db()
         assert (run.status, run.epoch, outside.n("pay")) == (RunStatus.SUCCEEDED, 1, number + 1)
 
@@ -111,7 +112,7 @@ def test_sweep_side_by_side_does_each_thing_once(rules: Rules) -> None:
 
 @pytest.mark.parametrize("how", ["pay", "pay_keyed", "pay_checked"])
 def test_frozen_worker_wakes_after_another_took_over(how: str, outside: Outside) -> None:
-    """F52: W1 hangs in the call, W2 takes the run over and goes as far as it may; W1's result is evidence only."""
+    """F52: W1 hangs in the call, W2 goes as far as it may; W1's result is evidence only."""
     run = submitted("payer", how=how)
     outside.will(how, "act_then_wait")
     first = Frozen(run)
@@ -164,7 +165,7 @@ class Frozen:
 
 
 def test_frozen_worker_before_its_fence_makes_no_call(outside: Outside) -> None:
-    """W1 stands between its intent and the call until its lease is long over: it makes no call and no write."""
+    """W1 stands between intent and call until its lease is long over: no call and no write."""
     run = submitted("payer")
 
     def freeze() -> None:

@@ -633,7 +633,7 @@ def test_tool_touching_the_tables_of_runs_is_refused() -> None:
 
 
 def test_tool_whose_result_does_not_read_back_is_refused_when_written() -> None:
-    """A model that writes more than it reads would hold the run for ever; it is the tool's failure instead."""
+    """A model that writes more than it reads would hold the run for ever: the tool failed instead."""
 
     class Odd(BaseModel, extra="forbid"):
         x: int

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.db import connection
 
 from runs import effects, journal, lifecycle, statements
 from runs.actors import Actor
-from runs.models import Run, Step
+from runs.models import Hold, Run, Step
 from tests.agents_for_tests import pay
 from tests.factories import CYD, driven, open_hold, submitted
 
@@ -23,39 +24,30 @@ pytestmark = pytest.mark.django_db
 def many_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Rows of others, with statistics, so that the planner has a choice."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            """
-            INSERT INTO runs_run (id, agent, agent_version, code_digest, input, labels, submitter_kind, submitter_id,
-              submitter_name, owner_id, on_behalf_of, submission_digest, status, epoch, taken_by, wakes, open_holds,
-              position, record, snapshots_taken, seq, head, rings)
-            SELECT gen_random_uuid(), 'around', '1', '', '{}', '{}', 'key', 'around', 'around', '', '', '', 'suspended',
-              0, '', 0, 0, 0, '', 0, 0, '', 0 FROM generate_series(1, %s)""",
-            [AROUND],
-        )
-        cursor.execute(
-            """
-            INSERT INTO runs_step (run_id, index, tool, tool_version, arguments, arguments_digest, status, result,
-              settled, open_holds, effect, key, attempt, executed_digest, permit, evidence)
-            SELECT id, n, 'pay', '', '{}', '', 'done', '1', n + 1, 0, '', '', 0, '', '', '[]'
-            FROM runs_run, generate_series(0, 19) n WHERE agent = 'around'"""
-        )
-        cursor.execute(
-            """
-            INSERT INTO runs_hold (id, run_id, cause, scope, why, detail, opened_by_kind, opened_by_id, opened_by_name,
-              opened_through, by_operator, released_by_kind, released_by_id, released_by_name, released_through,
-              resolution)
-            SELECT gen_random_uuid(), id, 'person', 'run', '', '{}', '', '', '', '', false, '', '', '', '', ''
-            FROM runs_run WHERE agent = 'around'"""
-        )
-        cursor.execute(
-            "UPDATE runs_step SET effect = 'confirmed', key = 'k', may_act_until = now(), attempt = 1 WHERE index % 2 = 0"
-        )
+        runs = Run.objects.bulk_create(_run_around() for _ in range(AROUND))
+        Step.objects.bulk_create(_step_around(run, n) for run in runs for n in range(20))
+        Hold.objects.bulk_create(_hold_around(run) for run in runs)
         cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
         yield
-        cursor.execute("DELETE FROM runs_hold")
-        cursor.execute("DELETE FROM runs_step")
-        cursor.execute("DELETE FROM runs_run")
+        for model in (Hold, Step, Run):
+            model.objects.all().delete()
         cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
+
+
+def _run_around() -> Run:
+    return Run(agent="around", agent_version="1", input="{}", status="suspended", submitter_kind="key")
+
+
+def _step_around(run: Run, n: int) -> Step:
+    """Half of the steps are effects."""
+    made = Step(run=run, index=n, tool="pay", arguments="{}", status="done", result="1", settled=n + 1)
+    if n % 2:
+        made.effect, made.key, made.attempt, made.may_act_until = "confirmed", "k", 1, datetime.now(UTC)
+    return made
+
+
+def _hold_around(run: Run) -> Hold:
+    return Hold(run=run, cause="person", scope="run")
 
 
 def plan(sql: str, params: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The sweeper's verbs: each finds what is due, acts on it, and is harmless the second time."""
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -91,7 +92,7 @@ def test_ring_waits_twice_as_long_each_time() -> None:
             step = 0.25 if rings < 4 else 2.0
         waits.append(at)
         assert act("ring", (run.pk, rings))
-    gaps = [b - a for a, b in zip(waits, waits[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(waits)]
     for rings, gap in enumerate(gaps, 1):
         least = min(60.0, settings.SWEEP_EVERY * 2**rings)
         assert least - 0.1 <= gap <= least + 2.5

@@ -1,5 +1,6 @@
 """Values: strict at the door, canonical in the record, equal in value and type when read back."""
 
+import contextlib
 import json
 import math
 import uuid
@@ -187,10 +188,8 @@ def test_digest_is_another_for_another_value(a: Any, b: Any) -> None:
 @given(st.text(max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_parse_never_breaks(text: str) -> None:
-    try:
+    with contextlib.suppress(BadValue):
         values.canonical(values.parse(text))
-    except BadValue:
-        pass
 
 
 # -- Every type (F28) ----------------------------------------------------------------------------

@@ -371,8 +371,8 @@ def test_whose_pause_it_is_decides_who_lifts_it(
 
 def test_resume_of_what_is_not_paused_shows_the_run_as_it_stands(people: SimpleNamespace, run: Run) -> None:
     page = post(people.cyd, run, "resume")
-    assert (page.status_code, page.context["conflict"]) == (409, "this run is not paused; it is suspended")
-    assert "Nothing was changed." in text(page)
+    assert (page.status_code, page.context["conflict"]) == (409, "This run is not paused; it is suspended.")
+    assert "Nothing was changed" in text(page)
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])

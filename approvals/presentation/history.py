@@ -1,0 +1,85 @@
+"""What was decided, newest first: pages by key, so that rows that arrive shift nothing and none is shown twice.
+
+A page is named by the decision it begins after, in either direction.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Q, QuerySet
+from django.urls import reverse
+
+from approvals.models import Decision
+from approvals.presentation import pages
+from approvals.states import Verb
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`previous` and `next` are addresses, or None."""
+
+    rows: list[dict[str, Any]]
+    previous: str | None
+    next: str | None
+
+
+def page(found: QuerySet[Decision], asked: Mapping[str, str], scope: str) -> Page:
+    """The page that `asked` names (`older` or `newer`: a decision's id), the newest without one."""
+    found = found.select_related("revision", "request__run", "request__step")
+    newer, older = (_mark(found, asked.get(word, "")) for word in ("newer", "older"))
+    if newer is not None:
+        rows = list(_after(found, newer)[: PAGE + 1])[::-1]
+        if len(rows) > PAGE:
+            return Page([_row(each) for each in rows[1:]], _to(scope, newer=rows[1]), _to(scope, older=rows[-1]))
+        older = None  # fewer than a page are newer: that is the first one
+    rows = list(_before(found, older)[: PAGE + 1])
+    following = _to(scope, older=rows[PAGE - 1]) if len(rows) > PAGE else None
+    rows = rows[:PAGE]
+    return Page([_row(each) for each in rows], _to(scope, newer=rows[0]) if older and rows else None, following)
+
+
+def _mark(found: QuerySet[Decision], text: str) -> Decision | None:
+    try:
+        return found.filter(pk=uuid.UUID(text)).first() if text else None
+    except ValueError:
+        return None
+
+
+def _before(found: QuerySet[Decision], mark: Decision | None) -> QuerySet[Decision]:
+    if mark is not None:
+        at = mark.made_at
+        found = found.filter(Q(made_at__lt=at) | Q(id__lt=mark.pk), made_at__lte=at)
+    return found.order_by("-made_at", "-id")
+
+
+def _after(found: QuerySet[Decision], mark: Decision) -> QuerySet[Decision]:
+    at = mark.made_at
+    found = found.filter(Q(made_at__gt=at) | Q(id__gt=mark.pk), made_at__gte=at)
+    return found.order_by("made_at", "id")
+
+
+def _to(scope: str, **marks: Decision) -> str:
+    return "?" + urlencode({"scope": scope, **{word: str(each.pk) for word, each in marks.items()}})
+
+
+def _row(decision: Decision) -> dict[str, Any]:
+    revision = decision.revision
+    edited = revision.edited and decision.verb == Verb.APPROVE
+    events, _ = pages.outcome(decision.request)
+    return {
+        "at": decision.made_at,
+        "ref": decision.request.ref,
+        "url": reverse("receipt", args=[decision.pk]),
+        "headline": pages.headline(decision.request, revision),
+        "verb": decision.verb,
+        "decision": "edit" if edited else decision.verb,
+        "by": decision.person_name,
+        "tier": revision.judgement.get("tier", decision.request.tier),
+        "outcome": events[-1]["what"] if events else "",
+        "edited": edited,
+    }
