@@ -216,7 +216,7 @@ class Stack:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == 0, done.stdout[-1500:]
 
     def said(self, lines: int = 60) -> str:
         """The end of every log, for a test that failed."""
