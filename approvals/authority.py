@@ -60,8 +60,7 @@ class Authority:
         journal.write(request, SYSTEM, "consumed", revision=found.revision.number, digest=permit.digest)
 
     def revoke(self, step: Step, why: str) -> None:
-        request = Request.objects.select_for_update(of=("self",)).select_related("step").get(step=step)
-        request.run = run
+        request = Request.objects.select_for_update(of=("self",)).get(step=step)
         requests.close(request, RequestState.SUPERSEDED, why=why)
 
 

@@ -135,8 +135,8 @@ def evidence(
         step = Step.objects.select_for_update().get(run=run, index=index)
         if step.key != effect_key:
             return False
-        item = {"key": effect_key, "attempt": attempt, "digest": digest, "kind": known.kind, "text": known.text}
-        item["at"] = clock.now().isoformat()
+        item = {"key": effect_key, "attempt": attempt, "digest": digest, "at": clock.now().isoformat()}
+        item |= {"kind": known.kind, "text": known.text}
         Step.objects.filter(pk=step.pk).update(evidence=[*step.evidence, item])
         journal.write(run, actor, "evidence", index=index, attempt=attempt, kind=known.kind)
         if digest == (step.executed_digest or step.arguments_digest):

@@ -49,10 +49,11 @@ def _close_holds(run: Run, actor: Actor) -> None:
 
 
 def _leave_in_doubt(run: Run, actor: Actor) -> None:
-    """An effect whose worker died before its receipt: nobody looks at it any more, so it says that it is open."""
+    """An effect whose worker died before its receipt says that it is open: nobody looks at it any more."""
     for step in Step.objects.filter(run=run, effect=EffectState.DISPATCHED).pending():
         Step.objects.filter(pk=step.pk).update(effect=EffectState.IN_DOUBT)
-        journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why="the run ended first")
+        why = "the run ended first"
+        journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why=why)
 
 
 def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:

@@ -86,7 +86,7 @@ def _until_still(fence: Fence) -> None:
 
 @dataclass
 class Pending:
-    """A receipt that may ride in the commit of the next intent. `sent`: the call it came of, if one was made."""
+    """A receipt that may ride in the commit of the next intent. `sent`: the call it came of, if any."""
 
     settles: str
     parameters: dict[str, Any]
@@ -276,7 +276,7 @@ class Drive:
         return Held()
 
     def _start(self, proposal: Proposal, passed: Go) -> Job | None:
-        """Commits the intent of an effect. A pure tool needs none: it starts after the receipt before it is in,
+        """Commits the intent of an effect. A pure tool needs none: it starts after the receipt before it,
         whose commit says whether a hold came. None: a hold or a stop came first."""
         tool = proposal.call.tool
         key = effects.key(self.fence.run, proposal.index)

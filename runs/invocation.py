@@ -53,7 +53,7 @@ def run(job: Job) -> Known:
         return _failed(tool, TimedOut(tool.properties.timeout))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # an author's code, which may also exit: whatever it does, a record comes of it
+    except BaseException as error:  # an author's code, which may also exit: a record comes of it
         return _failed(tool, error)
     points.reach("after-call-before-record")
     return _returned(job.call, value)

@@ -103,7 +103,8 @@ def _cut(model: type[models.Model], seen: set[str]) -> Iterator[Break]:
     prefix = model.stream_prefix  # type: ignore[attr-defined]
     table, pk = f'"{model._meta.db_table}"', f'"{model._meta.pk.column}"'
     sql = f"""
-        SELECT %(prefix)s || r.{pk}, r.seq, 'the stream''s head is another one: its end was cut off or replaced'
+        SELECT %(prefix)s || r.{pk}, r.seq,
+          'the stream''s head is another one: its end was cut off or replaced'
         FROM {table} r
         LEFT JOIN runs_journalentry j ON j.stream = %(prefix)s || r.{pk} AND j.seq = r.seq
         WHERE r.seq > 0 AND (j.hash IS NULL OR j.hash <> r.head)

@@ -38,7 +38,7 @@ class Lease:
                 self._thread.start()
 
     def busy(self, seconds: float) -> None:
-        """What starts now may take so long; renewing goes on until then, or until what started before is due."""
+        """What starts now may take so long; renewing goes on until the latest that was said."""
         self._busy_until = max(self._busy_until, time.monotonic() + seconds + settings.LEASE)
 
     def let_go(self) -> None:

@@ -68,7 +68,7 @@ class Conversation:
             return Raised(AgentMistake(f"the agent's own code ran for more than {self._limit:g} s between two calls"))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # also SystemExit and CancelledError: whatever it does, a record comes of it
+        except BaseException as error:  # also SystemExit and CancelledError: a record comes of it
             if "no running event loop" in str(error):
                 error.add_note("An agent awaits calls of tools only; put waiting and outside things into a tool.")
             return Raised(error)

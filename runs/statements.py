@@ -6,7 +6,7 @@ what a step costs. Each is executed by the one room whose verb it is. They are p
 `EXISTS (SELECT FROM fence)`, never joined to `fence`: the join scans an index across all runs.
 """
 
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 import psycopg
 from django.db import connection
@@ -16,7 +16,7 @@ from runs import journal
 _RUN = "'run:' || runs_run.id"
 _ADVANCE = journal.ADVANCE.format(name=_RUN)
 _RETURNING = f"RETURNING {_RUN} AS name, runs_run.seq, runs_run.head, clock.at"
-# `|| ''` keeps the planner from the small partial indexes of `status`: they churn, and it would read them whole.
+# `|| ''` keeps the planner from the partial indexes of `status`: they churn, and it would read them whole.
 _FENCE = (
     "runs_run.id = %(run)s AND runs_run.status || '' = 'running'"
     " AND runs_run.epoch = %(epoch)s AND runs_run.token = %(token)s"
@@ -137,10 +137,10 @@ SELECT open_holds, wakes, at FROM stream
 """
 
 
-def row(sql: str, params: dict[str, Any]) -> tuple[Any, ...] | None:
+def row(sql: LiteralString, params: dict[str, Any]) -> tuple[Any, ...] | None:
     """Executes one statement, prepared; its first row, or None when a guard said no."""
     connection.ensure_connection()
     with connection.wrap_database_errors:
         cursor = psycopg.Cursor(connection.connection)
-        cursor.execute(cast(LiteralString, sql), params, prepare=True)
+        cursor.execute(sql, params, prepare=True)
         return cursor.fetchone()

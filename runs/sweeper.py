@@ -141,7 +141,8 @@ def _to_look_at(now: datetime) -> Iterable[Any]:
 def _long_suspended(now: datetime) -> Iterable[Any]:
     limit = now - timedelta(seconds=settings.MAX_SUSPENDED)
     due = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=limit)
-    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=endings.WAITING)  # exclude() would mix two holds
+    # Not exclude(): over a relation its two conditions may be met by two different holds.
+    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=endings.WAITING)
     return due.filter(~Exists(waits)).values_list("pk", flat=True)[:AT_ONCE]
 
 

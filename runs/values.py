@@ -122,24 +122,26 @@ def pointer(path: str, key: str | int) -> str:
 
 def check(value: Any, path: str = "", depth: int = 0) -> None:
     """Raises BadValue at the first part of a JSON value that cannot be stored."""
-    if depth >= MAX_DEPTH and isinstance(value, dict | list):
-        raise BadValue(path, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise BadValue(path, f"{value} is not a number that can be kept")
-    elif isinstance(value, dict):
-        for key, item in value.items():
+    elif isinstance(value, dict | list):
+        _check_inside(value, path, depth)
+    elif value is not None and not isinstance(value, int):
+        raise BadValue(path, f"{type(value).__name__} is not a JSON value")
+
+
+def _check_inside(value: dict[Any, Any] | list[Any], path: str, depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise BadValue(path, f"nested deeper than {MAX_DEPTH} levels")
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(value, dict):
             if not isinstance(key, str):
                 raise BadValue(path, f"the key {key!r} is not text")
             _check_text(key, path)
-            check(item, pointer(path, key), depth + 1)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            check(item, pointer(path, index), depth + 1)
-    elif value is not None and not isinstance(value, int):
-        raise BadValue(path, f"{type(value).__name__} is not a JSON value")
+        check(item, pointer(path, key), depth + 1)
 
 
 def _check_text(text: str, path: str) -> None:
@@ -176,7 +178,7 @@ class Values:
     def write(self, value: Any, *, limit: int = MAX_RESULT, comes_back: bool = True) -> str:
         """Canonical text of `value`, validated against the type first.
 
-        Raises BadValue: does not fit the type, too large, or (`comes_back`) what is read from the text is not equal.
+        Raises BadValue: does not fit the type, too large, or (`comes_back`) read from its text it is not equal.
         """
         try:
             fitted = self._adapter.validate_python(value)
@@ -194,7 +196,7 @@ class Values:
         return text
 
     def _same(self, value: Any, text: str) -> bool:
-        """Whether reading `text` gives an equal value, or, where its type does not say what is equal, the text."""
+        """Whether reading `text` gives an equal value; or the same text, where the type cannot compare."""
         again = self._adapter.validate_json(text)
         compares: Any = type(value).__eq__
         if compares is not object.__eq__:
@@ -279,7 +281,8 @@ class Signature:
         return {name: getattr(found, name) for name in type(found).model_fields}
 
     def schema(self) -> dict[str, Any]:
-        return self.model.model_json_schema()
+        schema: dict[str, Any] = self.model.model_json_schema()
+        return schema
 
     def _validate(self, build: Callable[[], BaseModel]) -> BaseModel:
         try:
