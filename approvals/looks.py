@@ -126,9 +126,9 @@ def _first(request: Request, standing: Revision) -> dict[str, dict[str, Any]]:
     """Each fact as it was when the call was first proposed; a blocking one that could not be read then, as it
     was when it first could: it must not change from there."""
     found: dict[str, dict[str, Any]] = {}
-    revisions = [standing] if standing.number == 1 else request.revisions.order_by("number").only("facts")
-    for revision in revisions:
-        for fact in revision.facts:
+    before = request.revisions.order_by("number").values_list("facts", flat=True)
+    for then in [standing.facts] if standing.number == 1 else before:
+        for fact in then:
             known = found.setdefault(fact["name"], fact)
             if known["value"] is None and fact["kind"] == "blocking":
                 found[fact["name"]] = fact

@@ -90,7 +90,7 @@ def find(request: HttpRequest, ref: str) -> Request:
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
     now = clock.now()
-    waiting, elsewhere = _waiting(request, now)
+    waiting, elsewhere, hidden = _waiting(request, now)
     search = {name: request.GET.get(name, "") for name in ("q", "tier", "agent")}
     found = [row for row in waiting if _matches(row, search)]
     context = {
@@ -99,6 +99,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "lanes": pages.lanes(found),
         "waiting": len(waiting),
         "elsewhere": elsewhere,
+        "hidden": hidden,
         "reviewer": request.user.groups.exists(),
         "search": search,
         "agents": sorted({row.agent for row in waiting}),
@@ -107,16 +108,14 @@ def inbox(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/inbox.html", context)
 
 
-def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow], int]:
-    """What waits for this person, and how many wait for others although this person sees them."""
+def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow], int, int]:
+    """What waits for this person, how many wait for others although this person sees them, and how many more
+    there are than are looked at: those with the most time left."""
     person = person_of(request)
-    rows = list(
-        reviewers.visible_to(person)
-        .open_at(now)
-        .select_related("run", "step", "group")
-        .distinct()
-        .order_by("decide_by", "ref")[:AT_ONCE]
-    )
+    found = reviewers.visible_to(person).open_at(now).distinct().order_by("decide_by", "ref")
+    rows = list(found.select_related("run", "step", "group")[: AT_ONCE + 1])
+    hidden = found.count() - AT_ONCE if len(rows) > AT_ONCE else 0
+    rows = rows[:AT_ONCE]
     standing = {r.request_id: r for r in _standing(rows)}
     said = _said(list(standing.values()))
     mine = [
@@ -125,7 +124,7 @@ def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow],
         if str(person.pk) not in said[standing[row.pk].pk] and reviewers.eligibility(person, row).decides
     ]
     told = [pages.inbox_row(row, standing[row.pk], now, len(said[standing[row.pk].pk])) for row in mine]
-    return told, len(rows) - len(mine)
+    return told, len(rows) - len(mine), hidden
 
 
 def _standing(rows: list[Request]) -> list[Revision]:
@@ -159,7 +158,7 @@ def _inbox_version(rows: list[pages.InboxRow]) -> str:
 @page
 @require_safe
 def inbox_pulse(request: HttpRequest) -> HttpResponse:
-    waiting, _ = _waiting(request, clock.now())
+    waiting, _, _ = _waiting(request, clock.now())
     seen = request.GET.get("v", "")
     if seen == _inbox_version(waiting):
         return HttpResponse(status=204)
@@ -288,10 +287,10 @@ FIELDS = {"csrfmiddlewaretoken", "decision", "view_digest", "form_nonce", "ack",
 
 
 @page
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def decide(request: HttpRequest, ref: str) -> HttpResponse:
     found = find(request, ref)
-    if request.method == "GET":  # where a sign-in in the middle of deciding leads back to
+    if request.method != "POST":  # where a sign-in in the middle of deciding leads back to
         return redirect("request", ref=ref)
     form = _answer_form(request, found)
     try:
@@ -383,7 +382,7 @@ def _refused(request: HttpRequest, ref: str, error: Closed | Stale | NotEligible
 
 
 @page
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def edit(request: HttpRequest, ref: str) -> HttpResponse:
     """The form from the tool's schema; a POST shows what it would change. Nothing is written here."""
     found = find(request, ref)

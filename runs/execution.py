@@ -320,8 +320,17 @@ class Drive:
     def _call(self, jobs: list[tuple[Proposal, Job]]) -> None:
         """Makes the calls side by side and records each as it is known."""
         by_call = {id(job.call): proposal for proposal, job in jobs}
-        for job, known in invocation.run_together([job for _, job in jobs]) if jobs else ():
+        for job, known in invocation.run_together([job for _, job in jobs], self._late) if jobs else ():
             self._record(by_call[id(job.call)], *self._retried(job, known))
+
+    def _late(self, job: Job, known: Known) -> None:
+        """What a call brings after its time was up, in its own thread: evidence, if it says anything."""
+        if known.kind == "unknown" or not job.call.tool.properties.effect:
+            return
+        try:
+            self._bring(job, known)
+        except Exception:
+            log.exception("evidence_lost", run=str(self.fence.run), index=job.context.index)
 
     def _retried(self, job: Job, known: Known) -> tuple[Job, Known]:
         """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent.
@@ -483,16 +492,17 @@ class Drive:
 
     def _keep_as_evidence(self, pending: Pending | None) -> None:
         """What this worker's own attempt brought, after somebody else had the run."""
-        if pending is None or pending.sent is None or not pending.parameters["effect_after"]:
-            return
-        context = pending.sent.context
+        if pending is not None and pending.sent is not None and pending.parameters["effect_after"]:
+            self._bring(pending.sent, pending.known)
+
+    def _bring(self, job: Job, known: Known) -> None:
         effects.evidence(
             self.fence.run,
-            context.index,
-            effect_key=context.idempotency_key,
-            attempt=context.attempt,
-            digest=values.digest(pending.sent.arguments),
-            known=pending.known,
+            job.context.index,
+            effect_key=job.context.idempotency_key,
+            attempt=job.context.attempt,
+            digest=values.digest(job.arguments),
+            known=known,
             actor=self.fence.actor,
         )
 

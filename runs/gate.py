@@ -129,8 +129,8 @@ def register(authority: Authority) -> None:
 class Go:
     """The call may start: a pure tool at once, an effect with an intent.
 
-    `step` is the row's id where there is one (its intent is an update), `arguments` what to send, `attempt` the
-    number of this dispatch. With a permit the intent is already committed (`committed`).
+    `step` is the row's id where there is one (its intent is an update), `arguments` what to send, `attempt`
+    the number of this dispatch. With a permit the intent is already committed (`committed`).
     """
 
     arguments: str

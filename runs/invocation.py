@@ -43,6 +43,9 @@ class Job:
     context: ToolContext
 
 
+Late = Callable[[Job, Known], None]
+
+
 def run(job: Job) -> Known:
     """One call in this thread, under its time limit."""
     tool = job.call.tool
@@ -59,35 +62,62 @@ def run(job: Job) -> Known:
     return _returned(job.call, value)
 
 
-def run_together(jobs: Sequence[Job]) -> Iterator[tuple[Job, Known]]:
-    """Several calls in daemon threads; each as it is known. One that never ends is unknown at its limit."""
+def run_together(jobs: Sequence[Job], late: Late) -> Iterator[tuple[Job, Known]]:
+    """Several calls in daemon threads; each as it is known. One that never ends is unknown at its limit; what
+    it brings after that goes to `late`, in its own thread."""
     if len(jobs) == 1:
         yield jobs[0], run(jobs[0])
         return
-    found: queue.Queue[tuple[int, Known]] = queue.Queue()
+    group = _Group(late)
     for place, job in enumerate(jobs):
-        threading.Thread(target=_run_apart, args=(place, job, found), daemon=True).start()
+        threading.Thread(target=_run_apart, args=(place, job, group), daemon=True).start()
     started, waiting = time.monotonic(), dict(enumerate(jobs))
     while waiting:
         nearest = min(job.call.tool.properties.timeout for job in waiting.values())
         try:
-            place, known = found.get(timeout=max(0.0, started + nearest - time.monotonic()))
+            place, known = group.found.get(timeout=max(0.0, started + nearest - time.monotonic()))
         except queue.Empty:
             for place in [p for p, j in waiting.items() if j.call.tool.properties.timeout <= nearest]:
-                late = waiting.pop(place)
-                yield late, _failed(late.call.tool, TimedOut(late.call.tool.properties.timeout))
+                if group.give_up(place):
+                    job = waiting.pop(place)
+                    yield job, _failed(job.call.tool, TimedOut(job.call.tool.properties.timeout))
             continue
-        if place in waiting:
-            yield waiting.pop(place), known
+        yield waiting.pop(place), known
 
 
-def _run_apart(place: int, job: Job, found: "queue.Queue[tuple[int, Known]]") -> None:
+class _Group:
+    """What the threads of one `together` bring: in time to the loop, later to `late`, and never to both."""
+
+    def __init__(self, late: Late) -> None:
+        self.found: queue.Queue[tuple[int, Known]] = queue.Queue()
+        self._late = late
+        self._one_at_a_time = threading.Lock()
+        self._brought: set[int] = set()
+        self._given_up: set[int] = set()
+
+    def bring(self, place: int, job: Job, known: Known) -> None:
+        with self._one_at_a_time:
+            self._brought.add(place)
+            if place not in self._given_up:
+                self.found.put((place, known))
+                return
+        self._late(job, known)
+
+    def give_up(self, place: int) -> bool:
+        """False: it was brought at the last moment, and is to be found."""
+        with self._one_at_a_time:
+            if place in self._brought:
+                return False
+            self._given_up.add(place)
+        return True
+
+
+def _run_apart(place: int, job: Job, group: _Group) -> None:
     close_old_connections()
     try:
-        known = run(job)
+        group.bring(place, job, run(job))
     finally:
         connections.close_all()
-    found.put((place, known))
 
 
 def _perform(job: Job) -> Any:

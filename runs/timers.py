@@ -1,8 +1,8 @@
 """A time limit on code of others in the main thread, by the process's one interval timer.
 
 The timer raises in the code; code that swallows it is interrupted again each second, and the fourth time
-the process ends at once: the lease does the rest. A limit around it goes on after. Off the main thread (tests,
-the admin) there is no limit.
+the process ends at once: the lease does the rest. A limit around another goes on after it. Off the main
+thread (tests, the admin) there is no limit.
 """
 
 import os

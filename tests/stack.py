@@ -219,9 +219,11 @@ class Stack:
         assert done.returncode == 0, done.stdout[-1500:]
 
     def said(self, lines: int = 60) -> str:
-        """The end of every log, for a test that failed."""
+        """The end of every log, and what does not run any more: for a test that failed."""
         logs = sorted(self.folder.glob("*.log"))
-        return "\n".join(f"== {log.stem}\n" + "\n".join(log.read_text().splitlines()[-lines:]) for log in logs)
+        ended = [f"{each.log.stem} ended with {each.popen.poll()}" for each in self._started if not each.running]
+        tails = [f"== {log.stem}\n" + "\n".join(log.read_text().splitlines()[-lines:]) for log in logs]
+        return "\n".join([*tails, *ended])
 
     # -- Database and queue --------------------------------------------------------
 

@@ -243,10 +243,10 @@ def stack(running: Stack, django_db_blocker: Any) -> Iterator[Stack]:
     with django_db_blocker.unblock(), running.inside():
         running.heal()
         yield running
+        print(running.said())  # shown if the test failed
         running.heal()
         _end_all()
         running.later(seconds=0)
-        print(running.said())  # shown if the test failed
         assert invariants.broken() == []
 
 

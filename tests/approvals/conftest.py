@@ -50,7 +50,7 @@ def ben(people: SimpleNamespace) -> User:
 
 
 @pytest.fixture
-def page(ana: User) -> Client:
+def site(ana: User) -> Client:
     """Ana's browser."""
     browser = Client()
     browser.force_login(ana)

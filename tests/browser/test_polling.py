@@ -65,14 +65,14 @@ def test_an_answer_that_waits_keeps_others_from_starting(rest: Rest, ana: Visito
     ana.page.clock.install()
     ana.open(ref)
     sent, held = pulses(ana), []
-    ana.page.route("**/pulse*", held.append)
+    ana.page.route("**/pulse*", lambda route: held.append(route))
     ana.page.clock.run_for(5_000)
     until(lambda: ana.page.wait_for_timeout(50) or held, "a poll")
     ana.page.clock.run_for(4_000)  # less than its own time limit
     assert (len(held), len(sent)) == (1, 1)
-    ana.page.unroute("**/pulse*")
     with ana.page.expect_response("**/pulse*"):
         held[0].continue_()
+    ana.page.unroute("**/pulse*")
     beat(ana)
     assert len(sent) == 2
 
@@ -87,7 +87,7 @@ def test_one_loop_however_often_the_page_is_swapped(rest: Rest, visit: Visit, ti
         beat(ana)
         ana.page.get_by_role("link", name="Show the new version").click()
         ana.page.locator("#pulse .notice").wait_for(state="detached")
-    ana.page.clock.run_for(5_000)
+    beat(ana)
     sent = pulses(ana)
     for _ in range(4):
         beat(ana)

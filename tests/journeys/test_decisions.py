@@ -98,7 +98,7 @@ def test_drift_found_at_the_call_asks_again(rest: Rest, ana: Visitor, ticket: Ti
 
     ana.expects(422)
     ana.approve()
-    ana.page.locator(".error-summary, [role=alert]").first.wait_for()
+    ana.page.locator("#main [role=alert]").wait_for()
     ana.page.locator("input[name=ack]").check()
     ana.page.get_by_role("link", name="Edit…").wait_for()
     ana.reject("Wrong amount")

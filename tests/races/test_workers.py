@@ -14,7 +14,7 @@ from runs.exceptions import KeyReused
 from runs.lifecycle import Submission
 from runs.models import Run
 from runs.states import RunStatus
-from tests.factories import CYD, drive, driven, later, result, step, submitted, verbs
+from tests.factories import CYD, causes, drive, driven, later, result, step, submitted, verbs
 from tests.outside import Outside
 from tests.threads import behind, together
 
@@ -176,3 +176,17 @@ def test_frozen_worker_before_its_fence_makes_no_call(outside: Outside) -> None:
     with points.on("after-boundary", freeze):
         drive(run)
     assert (run.status, run.epoch, outside.tried()) == (RunStatus.QUEUED, 2, [])
+
+
+def test_late_result_of_one_in_a_group_settles_its_doubt(outside: Outside) -> None:
+    """Its thread goes on after its time is up: the call is in doubt, until the thread brings the receipt."""
+    outside.will("pay", "act_then_wait")
+    run = driven("batch")
+    assert (run.status, causes(run), run.position) == (RunStatus.SUSPENDED, ["in_doubt"], 2)
+    (outside.folder / "go").touch()
+    deadline = clock.now() + timedelta(seconds=10)
+    while run.status == RunStatus.SUSPENDED:
+        assert clock.now() < deadline
+        run.refresh_from_db()
+    assert [found[:7] for found in result(drive(run))] == ["receipt"] * 3
+    assert len(outside.tried("pay")) == 3
