@@ -376,7 +376,7 @@ def intent(fence: Fence, index: int, tool: Any, *, permit: Permit | None = None)
         "key": effects.key(fence.run, index),
         "acts_for": effects.acts_for(tool),
         "executed": permit.arguments if permit and permit.edited else None,
-        "executed_digest": permit.digest if permit and permit.edited else "",
-        "permit": permit.ref if permit else "",
+        "executed_digest": permit.digest if permit and permit.edited else None,
+        "permit": permit.ref if permit else None,
         "decision_now": json.dumps(permit.decision) if permit else None,
     }

@@ -41,12 +41,16 @@ def entry(
     return f"{index}|{tool}|{tool_version}|{digest}|{executed_digest}|{status}|{kept}".encode()
 
 
+def entry_of(e: Entry) -> bytes:
+    """The same, of a loaded step."""
+    return entry(e.index, e.tool, e.tool_version, e.digest, e.executed_digest, e.status, e.result or "")
+
+
 def chained(entries: Iterable[Entry], count: int) -> bytes:
     """The record's hash after its first `count` settled steps."""
     head = b""
     for e in sorted((e for e in entries if e.settled is not None), key=lambda e: e.settled or 0)[:count]:
-        one = entry(e.index, e.tool, e.tool_version, e.digest, e.executed_digest, e.status, e.result or "")
-        head = hashlib.sha256(head + one).digest()
+        head = hashlib.sha256(head + entry_of(e)).digest()
     return head
 
 

@@ -60,8 +60,9 @@ _INTENT = f""", intent AS (
 
 _AGAIN = """, intent AS (
   UPDATE runs_step SET status = 'dispatched', effect = 'dispatched', key = %(key)s, attempt = attempt + 1,
-    dispatched_at = (SELECT at FROM clock), executed = %(executed)s, executed_digest = %(executed_digest)s,
-    permit = coalesce(nullif(%(permit)s, ''), permit), decision = coalesce(%(decision_now)s::jsonb, decision),
+    dispatched_at = (SELECT at FROM clock), executed = coalesce(%(executed)s, executed),
+    executed_digest = coalesce(%(executed_digest)s, executed_digest),
+    permit = coalesce(%(permit)s, permit), decision = coalesce(%(decision_now)s::jsonb, decision),
     may_act_until = (SELECT at FROM clock) + make_interval(secs => %(acts_for)s)
   WHERE run_id = %(run)s AND index = %(index)s AND status IN ('proposed', 'held', 'dispatched')
     AND open_holds = 0

@@ -1,6 +1,6 @@
 """The real thing, for journeys: what `./run` starts, as processes of their own, beside the test's process.
 
-A database of its own (made empty, filled by `prepare`), a queue of its own, the web, workers, the sweeper and
+A database of its own (made empty, filled by `prepare`), a Valkey of its own, the web, workers, the sweeper and
 the demo's outside system; mails are files. Processes are started and ended one by one, so that tests may kill
 them. Inside `Stack.inside` the test's own Django talks to that database: rows are for looking and for moving
 the clock, what is tested goes through doors. Nothing is left at the end, whichever way it comes.
@@ -12,9 +12,11 @@ import email.policy
 import itertools
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -25,7 +27,6 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 import psycopg
-import redis
 from django.conf import settings
 from django.db import connection
 
@@ -34,6 +35,7 @@ from config.children import Spec
 from examples import demo
 from examples.gateway.running import RunningGateway
 from runs import clock
+from tests.runs.own_valkey import Valkey
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 30.0  # seconds within which something must have happened; a wait that ends here is a failure
@@ -92,7 +94,7 @@ class Stack:
         self.var = folder / "var"
         self.mail = self.var / "mail"
         self.database = f"abeyance_journeys_{os.getpid()}_{number}"
-        self.queue = _queue_address(settings.REDIS_URL, 15 - number % 8)
+        self.valkey = Valkey(Path(tempfile.mkdtemp(prefix="abeyance-")))  # a short path: it has a socket
         self.door = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://localhost:{self.door.getsockname()[1]}"
         self.tickets = itertools.count(5601)  # the gateway has sixty ordinary ones
@@ -105,7 +107,6 @@ class Stack:
 
     def start(self) -> None:
         self._create_database()
-        self.flush_queue()
         self._run("prepare")
         notes = demo.PASSWORD.search((self.var / "demo.txt").read_text())
         assert notes is not None
@@ -121,7 +122,9 @@ class Stack:
             process.end()
         self.gateway.stop()
         self.door.close()
-        self.flush_queue()
+        self.valkey.kill()
+        self.valkey.client.close()
+        shutil.rmtree(self.valkey.socket.parent)
         with self._server() as server:
             server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
 
@@ -130,7 +133,7 @@ class Stack:
     def _environ(self) -> dict[str, str]:
         ours = {
             "DATABASE_URL": _database_address(os.environ["DATABASE_URL"], self.database),
-            "REDIS_URL": self.queue,
+            "REDIS_URL": self.valkey.url,
             "SECRET_KEY": settings.SECRET_KEY,
             "BASE_URL": self.url,
             "GATEWAY_URL": self.gateway.url,
@@ -152,7 +155,15 @@ class Stack:
     def start_web(self) -> None:
         flags = ["--worker-class=gthread", "--workers=1", "--threads=16", "--no-control-socket"]
         bind = f"fd://{self.door.fileno()}"
-        command = ["-m", "gunicorn", "config.wsgi:application", *flags, "--graceful-timeout=2", "--bind", bind]
+        command = [
+            "-m",
+            "gunicorn",
+            "config.wsgi:application",
+            *flags,
+            "--graceful-timeout=2",
+            "--bind",
+            bind,
+        ]
         self.web = self._start("web", *command, fds=(self.door.fileno(),))
 
     def start_sweeper(self, **more: str) -> None:
@@ -193,6 +204,8 @@ class Stack:
 
     def heal(self) -> None:
         """As it was at the start, whatever a test did: web, sweeper, two workers as they are, no faults."""
+        if not self.valkey.answers():
+            self.valkey.start()
         if not (self.sweeper.running and self._plain(self.sweeper)):
             self.sweeper.end()
             self.start_sweeper()
@@ -221,7 +234,9 @@ class Stack:
     def said(self, lines: int = 60) -> str:
         """The end of every log, and what does not run any more: for a test that failed."""
         logs = sorted(self.folder.glob("*.log"))
-        ended = [f"{each.log.stem} ended with {each.popen.poll()}" for each in self._started if not each.running]
+        ended = [
+            f"{each.log.stem} ended with {each.popen.poll()}" for each in self._started if not each.running
+        ]
         tails = [f"== {log.stem}\n" + "\n".join(log.read_text().splitlines()[-lines:]) for log in logs]
         return "\n".join([*tails, *ended])
 
@@ -247,11 +262,6 @@ class Stack:
             row = server.execute(sql, [self.database]).fetchone()
         assert row is not None
         return int(row[0])
-
-    def flush_queue(self) -> None:
-        """Valkey forgets everything (this stack's database of it: others may run beside)."""
-        with redis.Redis.from_url(self.queue) as queue:
-            queue.flushdb()
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
@@ -286,11 +296,6 @@ class Stack:
         [text] = until(lambda: self.mails(to, ref), f"a mail to {to} about {ref}")
         [found] = re.findall(r"https?://\S+", text)
         return str(found)
-
-
-def _queue_address(address: str, number: int) -> str:
-    base = address.partition("?")[0]
-    return f"{base}?db={number}" if base.startswith("unix") else f"{base.rstrip('/').rsplit('/', 1)[0]}/{number}"
 
 
 def _database_address(address: str, name: str) -> str:

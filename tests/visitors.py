@@ -126,7 +126,12 @@ def session_cookie(stack: Stack, who: str) -> Any:
     """Signed in without the form. Needs `stack.inside`."""
     client = Client()
     client.force_login(User.objects.get(username=who))
-    return {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": stack.url, "httpOnly": True}
+    return {
+        "name": "sessionid",
+        "value": client.cookies["sessionid"].value,
+        "url": stack.url,
+        "httpOnly": True,
+    }
 
 
 class Rest:
@@ -184,6 +189,10 @@ class Ticket:
         """Every refund of its charge that was asked for, by anybody."""
         return self.stack.gateway.calls(f"/charges/{self.charge}/refunds")
 
+    def reads(self) -> int:
+        """How often the ticket was read."""
+        return len(self.stack.gateway.calls(f"/tickets/{self.number}", method="GET"))
+
     def refunds(self) -> list[dict[str, Any]]:
         """The refunds that were made."""
         found: list[dict[str, Any]] = self.stack.gateway.get(f"/refunds?charge={self.charge}")["refunds"]
@@ -196,7 +205,9 @@ class Ticket:
 
     def refund_elsewhere(self, amount: str) -> None:
         """Somebody else gives a part of it back."""
-        status, answer, _ = self.stack.gateway.request("POST", f"/charges/{self.charge}/refunds", {"amount": amount})
+        status, answer, _ = self.stack.gateway.request(
+            "POST", f"/charges/{self.charge}/refunds", {"amount": amount}
+        )
         assert status == 201, answer
 
 

@@ -675,14 +675,9 @@ def test_reading_with_prefetch_headers_changes_nothing(site: Client, request_: R
 # -- Hostile text (C-48) -----------------------------------------------------------------------------------
 
 HOSTILE = [
-    "<img src=x onerror=alert(1)>",
-    "<style>*{display:none}</style>",
-    '"><form action=//e.example><input name=q>',
-    '" hx-get="/x" hx-trigger="load" data-hx-on:click="x',
-    "'><base href=//e.example>",
-    "</textarea></script></title><script>alert(1)</script>",
-    "{{7*7}}{% load x %}{# c #}",
-    "<!--><svg/onload=alert(1)>]]>",
+    "<img src=x onerror=alert(1)><style>*{display:none}</style>{{7*7}}{% load x %}",
+    '"><form action=//e><input>" hx-get="/x" hx-trigger="load" data-hx-on:click="x',
+    "'><base href=//e></textarea></script></title><script>alert(1)</script><!--><svg/onload=a>",
 ]
 
 

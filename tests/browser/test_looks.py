@@ -117,7 +117,11 @@ def test_pages_of_an_approval(rest: Rest, visit: Visit, ticket: Ticket, look: Lo
     look(ana, "request-decided")
     ana.go("/history")
     look(ana, "history-of-some")
-    for name, path in (("runs", "/runs/"), ("run", f"/runs/{run_id}/"), ("snapshot", f"/runs/{run_id}/snapshots/1/")):
+    for name, path in (
+        ("runs", "/runs/"),
+        ("run", f"/runs/{run_id}/"),
+        ("snapshot", f"/runs/{run_id}/snapshots/1/"),
+    ):
         ana.go(path)
         look(ana, name)
 
@@ -179,14 +183,20 @@ def test_pages_of_a_submitter(rest: Rest, visit: Visit, ticket: Ticket, look: Lo
     run_id, _ = asked(rest, "refund-desk", ticket=ticket.number)
     eli = visit(ELI)
     eli.expects(403)
-    for name, path in (("inbox-of-no-reviewer", "/"), ("runs-own", "/runs/"), ("run-own", f"/runs/{run_id}/")):
+    for name, path in (
+        ("inbox-of-no-reviewer", "/"),
+        ("runs-own", "/runs/"),
+        ("run-own", f"/runs/{run_id}/"),
+    ):
         eli.go(path)
         look(eli, name)
     eli.page.locator("summary", has_text="Pause…").click()
     eli.page.get_by_role("button", name="Pause run").click()
     eli.page.get_by_role("button", name="Resume run").wait_for()
     look(eli, "run-paused")
-    eli.page.locator("form [name=csrfmiddlewaretoken]").evaluate_all("all => all.forEach(field => field.remove())")
+    eli.page.locator("form [name=csrfmiddlewaretoken]").evaluate_all(
+        "all => all.forEach(field => field.remove())"
+    )
     eli.page.get_by_role("button", name="Resume run").click()
     eli.page.get_by_role("heading", name="That form was too old to use").wait_for()
     look(eli, "form-refused")
@@ -224,7 +234,9 @@ def test_headers_that_keep_pages_private(rest: Rest, ana: Visitor, ticket: Ticke
         headers = said.headers
         assert (path, "no-store" in headers["cache-control"]) == (path, True)
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
-        assert policy == {name: " ".join(value) for name, value in settings.CONTENT_SECURITY_POLICY["DIRECTIVES"].items()}
+        assert policy == {
+            name: " ".join(value) for name, value in settings.CONTENT_SECURITY_POLICY["DIRECTIVES"].items()
+        }
         assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
     loaded = {request.url.split("/")[2] for request in _requests(ana, f"/requests/{ref}")}

@@ -77,10 +77,15 @@ def test_addresses_fetched_without_a_session(stack: Stack, rest: Rest, ticket: T
         for path in (f"/requests/{ref}", f"/requests/{ref}/edit", f"/requests/{ref}?decision=approve"):
             for method in ("GET", "HEAD", "GET"):
                 said = client.request(method, path)
-                assert (said.status_code, said.headers["location"].partition("?")[0]) == (303, "/accounts/login/")
+                assert (said.status_code, said.headers["location"].partition("?")[0]) == (
+                    303,
+                    "/accounts/login/",
+                )
         said = client.post(f"/requests/{ref}/decide", data={"decision": "approve", "view_digest": digest})
         assert said.status_code == 403
-        known, unknown = (client.get(f"/accounts/login/?next=/requests/{name}").text for name in (ref, "Z" * 10))
+        known, unknown = (
+            client.get(f"/accounts/login/?next=/requests/{name}").text for name in (ref, "Z" * 10)
+        )
         token = client.cookies["csrftoken"]
         form = {"csrfmiddlewaretoken": token, "decision": "approve", "view_digest": digest}
         said = client.post(f"/requests/{ref}/decide", data=form)
@@ -94,7 +99,13 @@ def test_pages_fetched_by_who_may_see_them(stack: Stack, rest: Rest, ana: Visito
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     settled(ref)
     before = everything()
-    for path in (f"/requests/{ref}", f"/requests/{ref}?decision=approve", f"/requests/{ref}/edit", "/", "/history"):
+    for path in (
+        f"/requests/{ref}",
+        f"/requests/{ref}?decision=approve",
+        f"/requests/{ref}/edit",
+        "/",
+        "/history",
+    ):
         for _ in range(3):
             assert ana.context.request.get(f"{stack.url}{path}").status == 200
             assert ana.context.request.head(f"{stack.url}{path}").status in (200, 405)

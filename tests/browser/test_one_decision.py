@@ -155,7 +155,9 @@ def test_stale_tab_shows_old_and_new_side_by_side(stack: Stack, rest: Rest, visi
     ana.approve()
     ana.receipt()
     assert rest.result(run_id)["amount"] == "1100.00"
-    assert [call["body"] for call in stack.gateway.calls("/charges/ch_4406/refunds")] == [{"amount": "1100.00"}]
+    assert [call["body"] for call in stack.gateway.calls("/charges/ch_4406/refunds")] == [
+        {"amount": "1100.00"}
+    ]
 
 
 def test_decision_without_a_digest_is_refused(rest: Rest, ana: Visitor, ticket: Ticket) -> None:

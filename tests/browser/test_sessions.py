@@ -1,10 +1,11 @@
 """Sessions that end in the middle, people who may not look, and going back in the browser's history."""
 
 import pytest
+from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 
 from approvals.models import Decision, Request
-from tests.visitors import ANA, DOT, ELI, Rest, Ticket, Visit, Visitor, asked
+from tests.visitors import ANA, BEN, DOT, ELI, Rest, Ticket, Visit, Visitor, asked
 
 
 def sign_out_on_the_server() -> None:
@@ -114,6 +115,47 @@ def test_session_ended_before_a_poll_with_nothing_typed(rest: Rest, ana: Visitor
     ana.page.clock.run_for(6000)
     ana.page.wait_for_url(f"**/accounts/login/?next=%2Frequests%2F{ref}")
     assert ticket.charge not in ana.page.locator("body").inner_text()
+
+
+def test_form_of_an_earlier_session_is_renewed(rest: Rest, ana: Visitor, ticket: Ticket) -> None:
+    """Signed out and in again in another tab: this one's token is too old, and what was typed stays."""
+    run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
+    ana.expects(403)
+    ana.open(ref)
+    ana.page.locator("summary", has_text="Reject…").click()
+    ana.page.locator("#note").fill("twice in March")
+    reading, ana.page = ana.page, ana.context.new_page()
+    ana.go("/accounts/logout/")
+    ana.page.get_by_role("main").get_by_role("button", name="Sign out").click()
+    ana.go("/accounts/login/")
+    ana.sign_in(ANA)
+    ana.page.wait_for_url(f"{ana.stack.url}/")
+
+    ana.page = reading
+    ana.page.get_by_role("button", name="Duplicate", exact=True).click()
+    ana.page.get_by_role("heading", name="This form was too old").wait_for()
+    assert decided(ref) == 0
+    assert ana.page.locator("#note").input_value() == "twice in March"
+    ana.page.get_by_role("button", name="Duplicate", exact=True).click()
+    assert ana.receipt().startswith("You rejected: ")
+    assert "twice in March" in rest.result(run_id)["said"]
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no_scripts"])
+def test_role_lost_while_the_page_is_open(rest: Rest, visit: Visit, ticket: Ticket, scripts: bool) -> None:
+    _, ref = asked(rest, "refund-desk", ticket=ticket.number)
+    ben = visit(BEN, java_script_enabled=scripts)
+    ben.expects(404)
+    ben.open(ref)
+    refunds, person = Group.objects.get(name="refunds"), User.objects.get(username=BEN)
+    refunds.user_set.remove(person)
+    try:
+        ben.approve()
+        ben.page.get_by_role("heading", name="We can’t show this").wait_for()
+    finally:
+        refunds.user_set.add(person)
+    assert decided(ref) == 0
+    assert ticket.charge not in ben.text()
 
 
 # -- History -----------------------------------------------------------------------------

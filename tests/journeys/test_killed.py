@@ -51,6 +51,7 @@ def test_all_workers_killed_while_runs_wait(stack: Stack, rest: Rest, ana: Visit
     assert rest.result(purchase)["bought"] is True
     assert [len(ticket.calls()) for ticket in tickets] == [1, 1, 1]
     assert [len(ticket.letters()) for ticket in tickets] == [1, 1, 1]
+    assert [ticket.reads() for ticket in tickets] == [1, 1, 1]
     [call] = calls_of(stack, "/purchases", bought(rest, purchase)["effect"]["key"])
     assert call["status"] == 201
     assert [step["effect"]["attempt"] for step in rest.steps(purchase) if step["effect"]] == [1, 1, 1, 1]
@@ -67,7 +68,7 @@ def test_emptied_queue_between_decision_and_pick_up(
     decide(ana, ref)
     assert Run.objects.get(pk=run_id).status == "queued"
     stack.start_workers(1, wait=True)
-    stack.flush_queue()
+    stack.valkey.client.flushall()
     # The worker may have been quicker than we are: then there was nothing to lose.
     rest.until(run_id, "succeeded", within=5)
     assert len(ticket.calls()) == 1
@@ -80,10 +81,67 @@ def test_emptied_queue_without_any_worker(stack: Stack, rest: Rest, ana: Visitor
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     stack.end_workers()
     decide(ana, ref)
-    stack.flush_queue()
+    stack.valkey.client.flushall()
     stack.start_workers(1, wait=True)
     rest.until(run_id, "succeeded", within=5)
     assert len(ticket.calls()) == 1
+
+
+def test_queue_away_while_deciding(stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket) -> None:
+    """The decision stays, pressing again shows it, and the run goes on when the queue is back."""
+    run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
+    other = ana.context.new_page()
+    ana.go(f"/requests/{ref}", other)
+    stack.valkey.kill()
+    decide(ana, ref)
+    ana.approve_button(other).click()
+    other.wait_for_url("**/decisions/*")
+    assert other.url == ana.page.url
+    assert (Run.objects.get(pk=run_id).status, ticket.calls()) == ("queued", [])
+    stack.valkey.start()
+    stack.kill_workers()  # those that gave up meanwhile are started again by `up`
+    stack.start_workers()
+    assert rest.result(run_id)["refunded"] is True
+    assert len(ticket.calls()) == 1
+
+
+# -- Decided before the run stands still --------------------------------------------------
+
+
+def test_decided_before_the_run_is_parked(
+    stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket, tmp_path: Path
+) -> None:
+    """The request is out, the worker has not written that the run waits: the answer is not lost."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    stack.end_workers()
+    stack.start_workers(1, ABEYANCE_POINTS=f"before-park=wait:{gate}")
+    run_id = rest.submit("refund-desk", ticket=ticket.number)
+    ref = request_of(run_id).ref
+    until(gate.with_suffix(".reached").exists, "the worker is about to park")
+    assert rest.run(run_id)["status"] == "running"
+    decide(ana, ref)
+    gate.unlink()
+    assert rest.result(run_id)["refunded"] is True
+    assert len(ticket.calls()) == 1
+
+
+def test_decided_before_the_run_is_parked_and_the_worker_dies(
+    stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    stack.end_workers()
+    stack.start_workers(1, ABEYANCE_POINTS=f"before-park=wait:{gate}")
+    run_id = rest.submit("refund-desk", ticket=ticket.number)
+    ref = request_of(run_id).ref
+    until(gate.with_suffix(".reached").exists, "the worker is about to park")
+    decide(ana, ref)
+    stack.kill_workers()
+    stack.start_workers(1)
+    assert rest.result(run_id)["refunded"] is True
+    assert len(ticket.calls()) == 1
+    assert ticket.reads() == 1
 
 
 # -- Killed between the effect and its receipt ---------------------------------------------
@@ -152,7 +210,9 @@ def test_killed_before_the_receipt_it_is_in_doubt(
     doubts = Hold.objects.open().filter(run_id=run_id, cause="in_doubt")
     until(doubts.exists, "a doubt")
     stack.later(minutes=2)
-    until(doubts.filter(look_again_at=None).exists, "it was looked at again, and now a person has to settle it")
+    until(
+        doubts.filter(look_again_at=None).exists, "it was looked at again, and now a person has to settle it"
+    )
     rest.until(run_id, "suspended")
     assert [hold["cause"] for hold in rest.run(run_id)["waiting_for"]] == ["in_doubt"]
     sent = [call for call in stack.gateway.calls("/mailings") if topic in call["body"]["subject"]]

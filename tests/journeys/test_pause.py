@@ -39,9 +39,7 @@ def on_the_run_page(cyd: Visitor, run_id: str, verb: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("door", [in_the_admin, on_the_run_page])
-def test_paused_and_resumed_by_an_operator(
-    rest: Rest, visit: Visit, ticket: Ticket, door: object
-) -> None:
+def test_paused_and_resumed_by_an_operator(rest: Rest, visit: Visit, ticket: Ticket, door: object) -> None:
     """Approved while it is paused: the decision stands, and the call is made only after the pause is over."""
     act = in_the_admin if door is in_the_admin else on_the_run_page
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
@@ -59,7 +57,11 @@ def test_paused_and_resumed_by_an_operator(
     assert rest.result(run_id)["refunded"] is True
     assert len(ticket.calls()) == 1
     [paused] = Hold.objects.filter(run_id=run_id, cause="person")
-    assert (paused.why, paused.opened_by_name, paused.released_by_name) == ("month's end", "Cyd Calder", "Cyd Calder")
+    assert (paused.why, paused.opened_by_name, paused.released_by_name) == (
+        "month's end",
+        "Cyd Calder",
+        "Cyd Calder",
+    )
     assert paused.opened_through == ("admin" if act is in_the_admin else "page")
 
 
@@ -82,9 +84,7 @@ def test_many_paused_at_once_from_the_list(stack: Stack, rest: Rest, visit: Visi
     assert Run.objects.get(pk=ended).status == "succeeded"
 
 
-def test_paused_while_a_call_is_in_flight(
-    stack: Stack, rest: Rest, visit: Visit, ticket: Ticket
-) -> None:
+def test_paused_while_a_call_is_in_flight(stack: Stack, rest: Rest, visit: Visit, ticket: Ticket) -> None:
     """The call is finished and recorded; what comes after it does not start."""
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     stack.gateway.fail("hang", f"/charges/{ticket.charge}/refunds", seconds=30)
@@ -102,9 +102,7 @@ def test_paused_while_a_call_is_in_flight(
     assert len(ticket.letters()) == 1
 
 
-def test_cancelled_while_a_call_is_in_flight(
-    stack: Stack, rest: Rest, visit: Visit, ticket: Ticket
-) -> None:
+def test_cancelled_while_a_call_is_in_flight(stack: Stack, rest: Rest, visit: Visit, ticket: Ticket) -> None:
     """The run ends after the call, and its record says that the refund did happen."""
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     stack.gateway.fail("hang", f"/charges/{ticket.charge}/refunds", seconds=30)

@@ -1,0 +1,171 @@
+"""A run's record as its worker has it, and the one commit a boundary costs.
+
+Owns the entries by index, the receipt that waits to ride in the commit of the next intent, and what the last
+commit said of holds. Only the worker under the fence writes the record; a receipt that comes too late is
+evidence, which moves nothing.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from runs import effects, points, snapshots, statements, values
+from runs.exceptions import EpochLost
+from runs.gate import Proposal
+from runs.invocation import Job, Known
+from runs.lifecycle import Fence
+from runs.models import Run, Step
+from runs.replay import Entry
+from runs.states import StepStatus
+
+COLUMNS = (
+    "id",
+    "index",
+    "tool",
+    "tool_version",
+    "arguments_digest",
+    "status",
+    "result",
+    "settled",
+    "open_holds",
+    "effect",
+    "executed",
+    "executed_digest",
+    "decision",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A receipt that may ride in the commit of the next intent. `sent`: the call it came of, if any."""
+
+    settles: str
+    parameters: dict[str, Any]
+    known: Known
+    sent: Job | None
+
+
+class Record:
+    """`open_holds` is what the last commit saw: holds that bind the run, and one more if it is to stop."""
+
+    def __init__(self, fence: Fence, run: Run) -> None:
+        self.fence = fence
+        self.run = run
+        rows = Step.objects.filter(run=run).values_list(*COLUMNS).order_by("index")
+        self.entries = {row[1]: Entry(*row) for row in rows}
+        self.open_holds = run.open_holds
+        self.steps_made = 0
+        self._pending: Pending | None = None
+
+    def settled(self, index: int) -> bool:
+        return index in self.entries and self.entries[index].is_settled
+
+    # -- Settling ------------------------------------------------------------------
+
+    def settle(
+        self,
+        proposal: Proposal,
+        known: Known,
+        *,
+        effect: str = "",
+        decision: dict[str, str] | None = None,
+        sent: Job | None = None,
+    ) -> None:
+        """Keeps a receipt for the next commit, and its entry where the agent's next question finds it.
+
+        `effect` is the ledger's word; a call without a row (pure, never held) is inserted as settled.
+        """
+        self.flush()
+        before = self.entries.get(proposal.index)
+        settles = "row" if before or effect else "new"
+        entry = self._entry(proposal, known, before, decision)
+        self._pending = Pending(settles, self._receipt(proposal, entry, effect, decision), known, sent)
+        self.entries[proposal.index] = entry
+        self.steps_made += 1
+
+    def _entry(
+        self, proposal: Proposal, known: Known, before: Entry | None, decision: dict[str, str] | None
+    ) -> Entry:
+        """A call that waited may have been edited and decided on since it was loaded: its row says so."""
+        tool = proposal.call.tool
+        row = self._row(proposal.index) if before and not decision else None
+        return Entry(
+            id=before.id if before else 0,
+            index=proposal.index,
+            tool=tool.name,
+            tool_version=before.tool_version if before else tool.version,
+            digest=values.digest(proposal.arguments),
+            status=str(StepStatus.DONE if known.kind == "returned" else StepStatus.RAISED),
+            result=known.text,
+            settled=self.run.position + 1,
+            open_holds=0,
+            effect="",
+            executed=row.executed if row else None,
+            executed_digest=row.executed_digest if row else "",
+            decision=decision or (row.decision if row else None),
+        )
+
+    def _row(self, index: int) -> Step:
+        return Step.objects.only("executed", "executed_digest", "decision").get(run=self.fence.run, index=index)
+
+    def _receipt(
+        self, proposal: Proposal, entry: Entry, effect: str, decision: dict[str, str] | None
+    ) -> dict[str, Any]:
+        self.run.position += 1
+        return {
+            "done": entry.index,
+            "outcome": entry.status,
+            "result": entry.result,
+            "effect_after": str(effect),
+            "decision": json.dumps(decision) if decision else None,
+            "done_tool": entry.tool,
+            "done_tool_version": entry.tool_version,
+            "done_arguments": proposal.arguments,
+            "done_digest": entry.digest,
+            "entry": snapshots.entry_of(entry),
+        }
+
+    # -- Committing ----------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Commits a receipt that waits."""
+        if self._pending is not None:
+            self.boundary("", {})
+
+    def boundary(self, starts: str, parameters: dict[str, Any]) -> bool:
+        """One commit: the receipt that waits and the intent that starts. False: a hold or a stop came; the
+        receipt is in, and nothing was dispatched. Raises EpochLost; the receipt is then kept as evidence."""
+        pending, self._pending = self._pending, None
+        settles = pending.settles if pending else ""
+        if not settles and not starts:
+            return True
+        row = statements.row(
+            statements.BOUNDARY[settles, starts],
+            {**self.fence.parameters(), **(pending.parameters if pending else {}), **parameters},
+        )
+        if row is None:
+            self._keep_as_evidence(pending)
+            raise EpochLost(f"run {self.fence.run} is not under epoch {self.fence.epoch} any more")
+        holds, stopping, _, receipts, intents = row
+        if settles and receipts != 1:
+            raise AssertionError(f"run {self.fence.run}: a receipt found no step to settle")
+        self.open_holds = holds + int(stopping)
+        points.reach("after-boundary")
+        return not starts or intents == 1
+
+    def _keep_as_evidence(self, pending: Pending | None) -> None:
+        """What this worker's own attempt brought, after somebody else had the run."""
+        if pending is not None and pending.sent is not None and pending.parameters["effect_after"]:
+            self.bring(pending.sent, pending.known)
+
+    def bring(self, job: Job, known: Known) -> None:
+        """Evidence of what an attempt did; it settles its own doubt and moves nothing else."""
+        effects.evidence(
+            self.fence.run,
+            job.context.index,
+            effect_key=job.context.idempotency_key,
+            attempt=job.context.attempt,
+            digest=values.digest(job.arguments),
+            known=known,
+            actor=self.fence.actor,
+        )
