@@ -180,22 +180,27 @@ def hand_back(fence: Fence, why: str) -> None:
     with transaction.atomic():
         run = lock_fenced(fence)
         _requeue(run, fence.actor, "handed_back", why)
+        queues.ring(run.pk)
 
 
 def recover(run_id: uuid.UUID) -> bool:
     """Running under a lease that ran out → queued, with the epoch raised so that the old worker moves nothing.
 
-    False: the lease was renewed, or somebody else did it.
+    A run that loses worker after worker without a step in between is rung later each time, so that one that
+    kills its workers does not take them all. False: the lease was renewed, or somebody else did it.
     """
     with transaction.atomic():
         run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).lapsed(Now()).first()  # type: ignore[arg-type]
         if run is None:
             return False
-        _requeue(run, SYSTEM, "recovered", f"the lease of {run.taken_by} ran out")
+        again = run.recoveries + 1
+        _requeue(run, SYSTEM, "recovered", f"the lease of {run.taken_by} ran out", recoveries=again, rings=again)
+        if again == 1:
+            queues.ring(run.pk)
     return True
 
 
-def _requeue(run: Run, actor: Actor, verb: str, why: str) -> None:
+def _requeue(run: Run, actor: Actor, verb: str, why: str, *, recoveries: int = 0, rings: int = 0) -> None:
     Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING).update(
         status=RunStatus.QUEUED,
         epoch=F("epoch") + 1,
@@ -203,11 +208,11 @@ def _requeue(run: Run, actor: Actor, verb: str, why: str) -> None:
         lease_until=None,
         wakes=F("wakes") + 1,
         rung_at=Now(),
-        rings=0,
+        rings=rings,
+        recoveries=recoveries,
         changed_at=Now(),
     )
     journal.write(run, actor, verb, why=why)
-    queues.ring(run.pk)
 
 
 def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> bool:

@@ -33,7 +33,7 @@ WITH {journal.CLOCK}, stream AS (
 SELECT epoch FROM stream
 """
 
-_SETTLING = "position = position + 1, record = sha256(record || %(entry)s::bytea),"
+_SETTLING = "position = position + 1, recoveries = 0, record = sha256(record || %(entry)s::bytea),"
 
 _RECEIPT = """, receipt AS (
   UPDATE runs_step SET status = %(outcome)s, result = %(result)s, effect = %(effect_after)s,

@@ -5,6 +5,7 @@ texts are cut with theirs; the full values stand below, in the tree.
 """
 
 import json
+import re
 import string
 from typing import Any
 
@@ -47,8 +48,18 @@ def _fill(sentence: str, arguments: str) -> str:
     for text, field, _, _ in string.Formatter().parse(sentence):
         parts.append(text)
         if field:
-            parts.append(_told(field, values.get(field)))
+            parts.append(_told(field, _reached(values, field)))
     return "".join(parts)
+
+
+def _reached(values: Any, field: str) -> Any:
+    """The value of `case.id` or `items[0].name`; None where there is no such thing."""
+    for key in re.findall(r"[^.\[\]]+", field):
+        if isinstance(values, list):
+            values = dict(enumerate(values)).get(int(key)) if key.isdecimal() else None
+        else:
+            values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def _told(name: str, value: Any) -> str:

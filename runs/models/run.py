@@ -84,6 +84,7 @@ class Run(models.Model):
     changed_at = models.DateTimeField(db_default=Now())
     rung_at = models.DateTimeField(null=True, db_default=Now())
     rings = models.IntegerField(default=0)
+    recoveries = models.IntegerField(default=0, help_text="Workers lost in a row without a step settled.")
 
     stream_prefix = "run:"
     objects = RunQuerySet.as_manager()

@@ -335,9 +335,12 @@ def test_approve_first_and_a_look_moves_nothing(request_: Request, people: Simpl
 def test_two_looks_at_once_make_one_revision(request_: Request, people: SimpleNamespace) -> None:
     desk.world.facts["given"] = Decimal("5.00")
     seen = facts.look(desk.give_back, {"charge": "ch_1", "amount": Decimal("240.00")})
-    changed = [c for c in facts.changes(desk.give_back, request_.revision.fact_values(), seen)]
-    found = [outcome(apart(looks._keep, request_, 1, seen, changed)) for _ in range(2)]
-    assert found == [True, False]
+    changed = facts.changes(desk.give_back, request_.revision.fact_values(), seen)
+    with held_open():
+        assert looks._keep(request_, 1, seen, changed) is True
+        other = apart(looks._keep, request_, 1, seen, changed)
+        until_waiting()
+    assert outcome(other) is False
     assert desk.numbers(request_) == [(1, ""), (2, "drift")]
 
 

@@ -1,6 +1,7 @@
 """The verbs that move a run: each works, refuses, loses the race and is called twice."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -245,6 +246,23 @@ def test_recover_a_lease_that_ran_out() -> None:
     assert (lifecycle.recover(run.pk), lifecycle.recover(run.pk)) == (True, False)
     run.refresh_from_db()
     assert (run.status, run.epoch, verbs(run)[-1]) == (RunStatus.QUEUED, 2, "recovered")
+
+
+def test_recover_waits_longer_for_a_run_that_loses_worker_after_worker(
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    """The first ring is at once; the later ones are the sweeper's, twice as far apart each time."""
+    run = submitted("adder", n=1)
+    for lost, rung in ((1, 1), (2, 0), (3, 0)):
+        taken(run)
+        later(settings.LEASE + 0.1)
+        with django_capture_on_commit_callbacks() as rings:
+            lifecycle.recover(run.pk)
+        run.refresh_from_db()
+        assert (run.recoveries, run.rings, len(rings)) == (lost, lost, rung)
+    drive(run)
+    run.refresh_from_db()
+    assert (run.status, run.recoveries) == (RunStatus.SUCCEEDED, 0)
 
 
 def test_recover_a_lease_that_is_live() -> None:
