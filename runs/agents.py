@@ -82,7 +82,9 @@ def agent(
 def register(made: Agent) -> Agent:
     before = _registry.get((made.name, made.version))
     if before and before.function.__module__ != made.function.__module__:
-        raise TypeError(f"{made} is declared twice: in {before.function.__module__} and {made.function.__module__}")
+        raise TypeError(
+            f"{made} is declared twice: in {before.function.__module__} and {made.function.__module__}"
+        )
     made.signature  # noqa: B018 - a parameter that cannot be recorded is refused at import
     _registry[made.name, made.version] = made
     return made

@@ -162,4 +162,3 @@ def state_after(known: Known) -> str:
 def refused(error: Exception, tool: Tool[..., Any]) -> Known:
     """A call that ends without having been made."""
     return Known("refused", recorded.write(error, tool.recorded_errors), error)
-

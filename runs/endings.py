@@ -18,7 +18,13 @@ from runs.states import EffectState, RunStatus
 
 
 def end(
-    run: Run, status: RunStatus, actor: Actor, *, result: str | None = None, error: str | None = None, why: str = ""
+    run: Run,
+    status: RunStatus,
+    actor: Actor,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+    why: str = "",
 ) -> None:
     """Ends a live run. `run` is locked. Effects in doubt stay in doubt and visible.
 
@@ -34,13 +40,17 @@ def end(
 
 
 def _close_holds(run: Run, actor: Actor) -> None:
-    closed = Hold.objects.open().filter(run=run).update(
-        released_at=Now(),
-        released_by_kind=actor.kind,
-        released_by_id=actor.id,
-        released_by_name=actor.name,
-        released_through=actor.door,
-        resolution="run_ended",
+    closed = (
+        Hold.objects.open()
+        .filter(run=run)
+        .update(
+            released_at=Now(),
+            released_by_kind=actor.kind,
+            released_by_id=actor.id,
+            released_by_name=actor.name,
+            released_through=actor.door,
+            resolution="run_ended",
+        )
     )
     if closed:
         Step.objects.filter(run=run, open_holds__gt=0).update(open_holds=0)

@@ -61,7 +61,9 @@ def _slow() -> str:
     return f"no answer in {settings.FACT_TIMEOUT:g} s"
 
 
-def _observe(fact: Fact[..., Any], arguments: dict[str, Any], found: "queue.Queue[tuple[str, Reading]]") -> None:
+def _observe(
+    fact: Fact[..., Any], arguments: dict[str, Any], found: "queue.Queue[tuple[str, Reading]]"
+) -> None:
     close_old_connections()
     try:
         reading = _reading(fact, fact.observe(arguments), "")
@@ -143,4 +145,3 @@ def _number(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return found if found.is_finite() else None
-

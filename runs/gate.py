@@ -308,7 +308,9 @@ def _without_permit(fence: Fence, proposal: Proposal, step: Step, verdict: Verdi
 
 def _unreadable(readings: Sequence[Reading], decided: dict[str, str | None]) -> list[Reading]:
     """Facts that cannot be read now, unless a person accepted them as unreadable."""
-    return [r for r in readings if r.value is None and r.kind != "info" and decided.get(r.name, "") is not None]
+    return [
+        r for r in readings if r.value is None and r.kind != "info" and decided.get(r.name, "") is not None
+    ]
 
 
 def _depends(fence: Fence, proposal: Proposal, step: Step, unreadable: list[Reading]) -> Held:
@@ -343,7 +345,9 @@ def _consume(
             if readings:
                 facts.keep(step, readings, Moment.CALL)
             _intend(fence, proposal, permit)
-            journal.write(run, fence.actor, "dispatched", index=step.index, permit=permit.ref, digest=permit.digest)
+            journal.write(
+                run, fence.actor, "dispatched", index=step.index, permit=permit.ref, digest=permit.digest
+            )
     except PermitRefused as refused:
         asked = Asked(proposal, verdict, readings, reason=refused.reason)
         _place(fence, proposal, Cause.APPROVAL, asked, why=refused.why)

@@ -51,7 +51,9 @@ def place(
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
     hold = _create(run, cause, actor, step, why, detail or {}, terms)
     _count(run, step, cause)
-    journal.write(run, actor, "held", cause=str(cause), index=step.index if step else None, why=why, hold=str(hold.pk))
+    journal.write(
+        run, actor, "held", cause=str(cause), index=step.index if step else None, why=why, hold=str(hold.pk)
+    )
     signals.hold_placed.send(Hold, run=run, hold=hold, step=step, context=context)
     return hold
 
@@ -74,7 +76,9 @@ def _create(
         opened_through=actor.door,
         by_operator=actor.operator,
         expires_at=at + timedelta(seconds=terms.expires_in) if terms.expires_in is not None else None,
-        look_again_at=at + timedelta(seconds=terms.look_again_in) if terms.look_again_in is not None else None,
+        look_again_at=at + timedelta(seconds=terms.look_again_in)
+        if terms.look_again_in is not None
+        else None,
     )
 
 
@@ -92,7 +96,12 @@ def _count(run: Run, step: Step | None, cause: Cause) -> None:
 
 
 def release(
-    hold_id: uuid.UUID, *, actor: Actor, resolution: str, answer: str | None = None, only_expired: bool = False
+    hold_id: uuid.UUID,
+    *,
+    actor: Actor,
+    resolution: str,
+    answer: str | None = None,
+    only_expired: bool = False,
 ) -> Hold:
     """Closes one hold and resumes its run where something may start again.
 

@@ -82,7 +82,9 @@ def _before(asked: Submission, actor: Actor) -> Run | None:
         submitter_kind=actor.kind, submitter_id=actor.id, idempotency_key=asked.idempotency_key
     ).first()
     if run is not None and run.submission_digest != asked.digest():
-        raise KeyReused(f"the idempotency key {asked.idempotency_key!r} was used with another body, for run {run.id}")
+        raise KeyReused(
+            f"the idempotency key {asked.idempotency_key!r} was used with another body, for run {run.id}"
+        )
     return run
 
 
@@ -194,7 +196,9 @@ def recover(run_id: uuid.UUID) -> bool:
         if run is None:
             return False
         again = run.recoveries + 1
-        _requeue(run, SYSTEM, "recovered", f"the lease of {run.taken_by} ran out", recoveries=again, rings=again)
+        _requeue(
+            run, SYSTEM, "recovered", f"the lease of {run.taken_by} ran out", recoveries=again, rings=again
+        )
         if again == 1:
             queues.ring(run.pk)
     return True
@@ -232,7 +236,9 @@ def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error:
     return row is not None
 
 
-def close(run: Run, status: RunStatus, actor: Actor, *, result: str | None, error: str | None, why: str) -> None:
+def close(
+    run: Run, status: RunStatus, actor: Actor, *, result: str | None, error: str | None, why: str
+) -> None:
     """Any live status → ended. Only `endings` calls it, with the run locked and its holds closed.
 
     Raises LostRace when the run may not go to `status` from where it is.
@@ -255,12 +261,16 @@ def close(run: Run, status: RunStatus, actor: Actor, *, result: str | None, erro
 def request_stop(run: Run, actor: Actor, *, why: str) -> None:
     """Asks the worker that has the run to end it as cancelled at its next boundary. `run` is locked."""
     asked = {"end": RunStatus.CANCELLED, "by": actor.as_json(), "why": why}
-    if Run.objects.filter(pk=run.pk, stop_requested__isnull=True).update(stop_requested=asked, changed_at=Now()):
+    if Run.objects.filter(pk=run.pk, stop_requested__isnull=True).update(
+        stop_requested=asked, changed_at=Now()
+    ):
         journal.write(run, actor, "stop_requested", why=why)
 
 
 def rung(run_id: uuid.UUID, rings: int) -> bool:
     """Notes that a queued run was rung again, so that the next ring waits longer. False: it moved."""
     return bool(
-        Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, rings=rings).update(rung_at=Now(), rings=rings + 1)
+        Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, rings=rings).update(
+            rung_at=Now(), rings=rings + 1
+        )
     )

@@ -65,12 +65,16 @@ class Conversation:
         except StopIteration as stop:
             return Returned(stop.value)
         except timers.OutOfTime:
-            return Raised(AgentMistake(f"the agent's own code ran for more than {self._limit:g} s between two calls"))
+            return Raised(
+                AgentMistake(f"the agent's own code ran for more than {self._limit:g} s between two calls")
+            )
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also SystemExit and CancelledError: a record comes of it
             if "no running event loop" in str(error):
-                error.add_note("An agent awaits calls of tools only; put waiting and outside things into a tool.")
+                error.add_note(
+                    "An agent awaits calls of tools only; put waiting and outside things into a tool."
+                )
             return Raised(error)
         if not isinstance(wanted, Wanted):
             self.drop()
@@ -95,7 +99,9 @@ def compare(index: int, call: Call[Any], entry: Entry) -> None:
     """Raises Diverged unless `call` is the recorded one: same tool, same arguments as proposed."""
     digest = values.digest(call.arguments)
     if (call.tool.name, digest) != (entry.tool, entry.digest):
-        raise Diverged(index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}")
+        raise Diverged(
+            index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}"
+        )
 
 
 def outcome(call: Call[Any], entry: Entry) -> Outcome[Any]:

@@ -60,7 +60,9 @@ def check(run: Run, entries: list[Entry]) -> Mismatch | None:
     if last is None:
         return None
     if last.schema_version > SCHEMA_VERSION:
-        return Mismatch("the snapshot's schema", f"version {last.schema_version}", f"at most {SCHEMA_VERSION}")
+        return Mismatch(
+            "the snapshot's schema", f"version {last.schema_version}", f"at most {SCHEMA_VERSION}"
+        )
     then, now = f"{last.agent}@{last.agent_version}", f"{run.agent}@{run.agent_version}"
     if then != now:
         return Mismatch("the agent", then, now)
@@ -68,4 +70,6 @@ def check(run: Run, entries: list[Entry]) -> Mismatch | None:
     if there < last.steps:
         return Mismatch("the number of settled steps", str(last.steps), str(there))
     then, now = bytes(last.record).hex(), chained(entries, last.steps).hex()
-    return None if then == now else Mismatch(f"the record of the first {last.steps} steps", then[:16], now[:16])
+    return (
+        None if then == now else Mismatch(f"the record of the first {last.steps} steps", then[:16], now[:16])
+    )

@@ -127,7 +127,9 @@ def _resume_unheld(run_id: Any) -> bool:
 
 
 def _stopping(now: datetime) -> Iterable[Any]:
-    return Run.objects.filter(status=RunStatus.QUEUED, stop_requested__isnull=False).values_list("pk", flat=True)
+    return Run.objects.filter(status=RunStatus.QUEUED, stop_requested__isnull=False).values_list(
+        "pk", flat=True
+    )
 
 
 def _expired_holds(now: datetime) -> Iterable[Any]:

@@ -173,7 +173,9 @@ class Values:
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
         plain = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        self._adapter: TypeAdapter[Any] = TypeAdapter(annotation, config=None if plain else _config(annotation))
+        self._adapter: TypeAdapter[Any] = TypeAdapter(
+            annotation, config=None if plain else _config(annotation)
+        )
 
     def write(self, value: Any, *, limit: int = MAX_RESULT, comes_back: bool = True) -> str:
         """Canonical text of `value`, validated against the type first.
@@ -254,7 +256,9 @@ class Signature:
         self._parameters = list(inspect.signature(function).parameters.values())[skip:]
         hints = typing.get_type_hints(function, include_extras=True)
         self.model = create_model(
-            function.__name__, __config__=CONFIG, **{p.name: _field(function, p, hints) for p in self._parameters}
+            function.__name__,
+            __config__=CONFIG,
+            **{p.name: _field(function, p, hints) for p in self._parameters},
         )
         self.result = of(hints.get("return", Any))
         self._positional = [p.name for p in self._parameters if p.kind is not p.KEYWORD_ONLY]

@@ -70,7 +70,9 @@ class Drive:
         agent = agents.find(self.run.agent, self.run.agent_version)
         assert agent is not None, "a run is taken only by workers that have its version"
         try:
-            self.conversation = Conversation(agent, self._context(), self.run.input, limit=settings.AGENT_TIMEOUT)
+            self.conversation = Conversation(
+                agent, self._context(), self.run.input, limit=settings.AGENT_TIMEOUT
+            )
         except BadArguments as error:
             raise Diverged(0, "an input that fitted", str(error)) from None
         self._converse(agent, self.conversation)
@@ -143,7 +145,9 @@ class Drive:
         try:
             result = agent.signature.result.write(said.value, comes_back=False)  # nobody reads it back
         except BadValue as error:
-            failed = recorded.write(BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ())
+            failed = recorded.write(
+                BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ()
+            )
             endings.finish(self.fence, RunStatus.FAILED, error=failed)
             return
         endings.finish(self.fence, RunStatus.SUCCEEDED, result=result)
@@ -194,8 +198,18 @@ class Drive:
             run = lifecycle.lock_fenced(self.fence)
             detail = {}
             if isinstance(difference, Diverged):
-                detail = {"index": difference.index, "recorded": difference.recorded, "asked": difference.asked}
+                detail = {
+                    "index": difference.index,
+                    "recorded": difference.recorded,
+                    "asked": difference.asked,
+                }
             if not run.holds.open().filter(cause=Cause.DIVERGED).exists():
-                holds.place(run, cause=Cause.DIVERGED, actor=self.fence.actor, why=str(difference)[:4000], detail=detail)
+                holds.place(
+                    run,
+                    cause=Cause.DIVERGED,
+                    actor=self.fence.actor,
+                    why=str(difference)[:4000],
+                    detail=detail,
+                )
             wakes = run.wakes
         lifecycle.park(self.fence, wakes)

@@ -106,7 +106,9 @@ class Record:
         )
 
     def _row(self, index: int) -> Step:
-        return Step.objects.only("executed", "executed_digest", "decision").get(run=self.fence.run, index=index)
+        return Step.objects.only("executed", "executed_digest", "decision").get(
+            run=self.fence.run, index=index
+        )
 
     def _receipt(
         self, proposal: Proposal, entry: Entry, effect: str, decision: dict[str, str] | None

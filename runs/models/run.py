@@ -56,7 +56,9 @@ class Run(models.Model):
     submitter_kind = models.CharField(max_length=20)
     submitter_id = models.CharField(max_length=100)
     submitter_name = models.CharField(max_length=200)
-    owner_id = models.CharField(max_length=100, blank=True, help_text="Account of the submitting key's owner.")
+    owner_id = models.CharField(
+        max_length=100, blank=True, help_text="Account of the submitting key's owner."
+    )
     on_behalf_of = models.CharField(max_length=200, blank=True)
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     submission_digest = models.CharField(max_length=64, blank=True)
@@ -139,5 +141,3 @@ class Run(models.Model):
     @property
     def stream(self) -> str:
         return f"{self.stream_prefix}{self.id}"
-
-

@@ -47,7 +47,9 @@ class Step(models.Model):
     key = models.CharField(max_length=64, blank=True)
     attempt = models.IntegerField(default=0)
     may_act_until = models.DateTimeField(null=True)
-    executed = models.TextField(null=True, help_text="Arguments as sent, where they differ from those proposed.")
+    executed = models.TextField(
+        null=True, help_text="Arguments as sent, where they differ from those proposed."
+    )
     executed_digest = models.CharField(max_length=64, blank=True)
     permit = models.CharField(max_length=40, blank=True)
     evidence = models.JSONField(default=list, blank=True)
@@ -91,7 +93,9 @@ class Step(models.Model):
                 fields=["may_act_until"],
                 condition=Q(effect__in=sorted(EXCEPTIONAL)),
             ),
-            models.Index(name="step_effects_by_tool", fields=["tool", "dispatched_at"], condition=~Q(effect="")),
+            models.Index(
+                name="step_effects_by_tool", fields=["tool", "dispatched_at"], condition=~Q(effect="")
+            ),
         ]
 
     def __str__(self) -> str:

@@ -135,7 +135,9 @@ class Tool(Generic[P, T]):
         names = set(self.signature.model.model_fields)
         for found in self.properties.facts:
             if missing := set(found.parameters) - names:
-                raise TypeError(f"{self.name}: the fact {found.name} needs {sorted(missing)}, no arguments here")
+                raise TypeError(
+                    f"{self.name}: the fact {found.name} needs {sorted(missing)}, no arguments here"
+                )
         for text in (self.headline, self.properties.consequence):
             fields = {f.split(".")[0].split("[")[0] for _, f, _, _ in string.Formatter().parse(text) if f}
             if unknown := fields - names:
@@ -150,7 +152,9 @@ _registry: dict[str, Tool[..., Any]] = {}
 def register(made: Tool[P, T]) -> Tool[P, T]:
     before = _registry.get(made.name)
     if before is not None and before.function.__module__ != made.function.__module__:
-        raise TypeError(f"two tools are called {made.name}: in {before.function.__module__} and {made.function.__module__}")
+        raise TypeError(
+            f"two tools are called {made.name}: in {before.function.__module__} and {made.function.__module__}"
+        )
     _registry[made.name] = made
     return made
 

@@ -255,7 +255,7 @@ def test_recover_waits_longer_for_a_run_that_loses_worker_after_worker(
     run = submitted("adder", n=1)
     for lost, rung in ((1, 1), (2, 0), (3, 0)):
         taken(run)
-        later(settings.LEASE + 0.1)
+        later(lost * (settings.LEASE + 0.1))
         with django_capture_on_commit_callbacks() as rings:
             lifecycle.recover(run.pk)
         run.refresh_from_db()
