@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from approvals import decisions, looks, policies, reviewers
 from approvals.decisions import Choice, Decided
 from approvals.models import Decision, Permit, Request, policy
-from runs import clock, execution, holds, lifecycle
+from runs import clock, execution, holds, lifecycle, signals
 from runs.actors import Actor
 from runs.agents import RunContext, agent
 from runs.exceptions import AgentError
@@ -25,6 +25,8 @@ from runs.models import JournalEntry, Run, Step
 from runs.tools import ToolContext, ask, declared, fact, outcomes, together, tool
 
 OWNER = "owen@example.org"
+# Rooms that tests reach through the desk.
+__all__ = ["declared", "execution", "holds", "lifecycle", "reviewers", "signals", "timedelta"]
 EDITOR = Actor("person", "0", "pat", "admin")
 
 
