@@ -175,7 +175,8 @@ def _line_ends(text: str, was: Any) -> str:
 def _matching(pattern: re.Pattern[str], text: str, right: str) -> str:
     stripped = text.strip()
     if not pattern.fullmatch(stripped):
-        raise ValueError(f"“{stripped[:60]}” is not {right}.")
+        said = stripped[:60] if stripped.isprintable() else stripped[:60].encode("unicode_escape").decode()
+        raise ValueError(f"“{said}” is not {right}.")
     return stripped
 
 

@@ -1,15 +1,14 @@
 """The real thing, for journeys: what `./run` starts, as processes of their own, beside the test's process.
 
-A database of its own (made empty, filled by `prepare`), a Valkey of its own, the web, workers, the sweeper and
-the demo's outside system; mails are files. Processes are started and ended one by one, so that tests may kill
-them. Inside `Stack.inside` the test's own Django talks to that database: rows are for looking and for moving
-the clock, what is tested goes through doors. Nothing is left at the end, whichever way it comes.
+A database of its own (made empty, filled by `prepare`), a Valkey of its own, the web, workers, the sweeper
+and the demo's outside system; mails are files. Processes are started and ended one by one, so that tests may
+kill them. Inside `Stack.inside` the test's own Django talks to that database: rows are for looking and for
+moving the clock, what is tested goes through doors. Nothing is left at the end.
 """
 
 import contextlib
 import email
 import email.policy
-import itertools
 import os
 import re
 import shutil
@@ -97,7 +96,6 @@ class Stack:
         self.valkey = Valkey(Path(tempfile.mkdtemp(prefix="abeyance-")))  # a short path: it has a socket
         self.door = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://localhost:{self.door.getsockname()[1]}"
-        self.tickets = itertools.count(5601)  # the gateway has sixty ordinary ones
         self.workers: list[Process] = []
         self._started: list[Process] = []
         self.web: Process
@@ -153,18 +151,10 @@ class Stack:
         return self._started[-1]
 
     def start_web(self) -> None:
+        door = self.door.fileno()
         flags = ["--worker-class=gthread", "--workers=1", "--threads=16", "--no-control-socket"]
-        bind = f"fd://{self.door.fileno()}"
-        command = [
-            "-m",
-            "gunicorn",
-            "config.wsgi:application",
-            *flags,
-            "--graceful-timeout=2",
-            "--bind",
-            bind,
-        ]
-        self.web = self._start("web", *command, fds=(self.door.fileno(),))
+        flags += ["--graceful-timeout=2", f"--bind=fd://{door}"]
+        self.web = self._start("web", "-m", "gunicorn", "config.wsgi:application", *flags, fds=(door,))
 
     def start_sweeper(self, **more: str) -> None:
         self.sweeper = self._start("sweeper", "manage.py", "sweep", **more)

@@ -5,6 +5,7 @@ test said it expects, no page may have thrown, and nothing may have answered 5xx
 """
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -178,7 +179,7 @@ class Rest:
 
 @dataclass(frozen=True)
 class Ticket:
-    """An ordinary ticket at the gateway: its customer wants `amount` EUR, all of the charge, back."""
+    """A ticket at the gateway: its customer wants `amount` EUR, all of the charge, back."""
 
     stack: Stack
     number: int
@@ -205,17 +206,17 @@ class Ticket:
 
     def refund_elsewhere(self, amount: str) -> None:
         """Somebody else gives a part of it back."""
-        status, answer, _ = self.stack.gateway.request(
-            "POST", f"/charges/{self.charge}/refunds", {"amount": amount}
-        )
+        path = f"/charges/{self.charge}/refunds"
+        status, answer, _ = self.stack.gateway.request("POST", path, {"amount": amount})
         assert status == 201, answer
 
 
-def ticket_of(stack: Stack) -> Ticket:
-    """The next ticket nobody has used."""
-    number = next(stack.tickets)
-    charge = f"ch_{number - 1100}"
-    return Ticket(stack, number, charge, str(stack.gateway.get(f"/charges/{charge}")["amount"]))
+def ticket_of(stack: Stack, amount: str = "48.70") -> Ticket:
+    """About a new charge of so many EUR: up to 20.00 are refunded at once, over 1,000.00 are R3."""
+    bought = {"customer": "cus_881", "amount": amount, "description": "Desk lamp “Heron”"}
+    charge = stack.gateway.post("/charges", bought)["id"]
+    wish = {"charge": charge, "asks_for": amount, "subject": "It flickers", "text": "I want my money back."}
+    return Ticket(stack, stack.gateway.post("/tickets", wish)["id"], charge, amount)
 
 
 def request_of(run_id: str, number: int = 1) -> Request:
@@ -250,11 +251,11 @@ def running(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def stack(running: Stack, django_db_blocker: Any) -> Iterator[Stack]:
-    """The stack with all its processes and nothing waiting; what a test left is ended, and must hold together."""
+    """All its processes, and nothing waiting; what a test left is ended, and must hold together."""
     with django_db_blocker.unblock(), running.inside():
         running.heal()
         yield running
-        print(running.said())  # shown if the test failed
+        sys.stdout.write(running.said())  # shown if the test failed
         running.heal()
         _end_all()
         running.later(seconds=0)

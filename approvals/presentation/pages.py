@@ -24,6 +24,7 @@ REASONS = (
     ("duplicate", "Duplicate"),
     ("other", "Other"),
 )
+MOST_FLAGS = 20
 OUTCOMES = {Verb.APPROVE: "approved", Verb.REJECT: "rejected", Verb.RESPOND: "answered"}
 NOUNS = {Verb.APPROVE: "approval", Verb.REJECT: "rejection", Verb.RESPOND: "answer"}
 
@@ -120,7 +121,7 @@ def flags(revision: Revision) -> list[str]:
     found = [f"{name}: {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)]
     if shown.known(revision.tool, revision.tool_version) is None:
         found.append("This tool is not the version that was proposed; its arguments are shown as they are, not decoded")
-    return found[:20]
+    return found if len(found) <= MOST_FLAGS else [*found[:MOST_FLAGS], f"and {len(found) - MOST_FLAGS} more"]
 
 
 def kinds(revision: Revision) -> dict[str, str]:
@@ -145,11 +146,12 @@ def _warnings(text: str) -> list[str]:
 
 
 def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Every text in a value with where it stands."""
+    """Every text in a value with where it stands; a name in it that is no plain word is such a text too."""
     if isinstance(value, str):
         return [(path or "value", value)]
     if isinstance(value, dict):
-        return [each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))]
+        names = [(f"a name in {path or 'the arguments'}", key) for key in value if not key.isidentifier()]
+        return names + [each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))]
     if isinstance(value, list):
         return [each for place, one in enumerate(value) for each in _texts(one, f"{path}[{place}]")]
     return []

@@ -778,6 +778,38 @@ def test_hostile_text_is_text_on_every_page(people: SimpleNamespace, hostile: st
         assert [value for value in found.attributes if hostile[:12] in value] == [], name
 
 
+class Words(HTMLParser):
+    """What a page says outside fields to type in."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self._typing = False
+        self.feed(markup)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._typing = tag == "textarea"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._typing = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._typing:
+            self.said.append(data)
+
+
+def test_hidden_characters_are_marks_on_every_page(people: SimpleNamespace) -> None:
+    """C-49: in arguments, their names, facts, questions, notes and names of people; raw only where one types."""
+    hidden = "pay\u202eEMCA\u200b\U000e0041"
+    raw = [
+        (name, said.strip())
+        for name, answer in visits(people, hidden)
+        for said in Words(answer.content.decode()).said
+        if any(char in said for char in "\u202e\u200b\U000e0041")
+    ]
+    assert raw == []
+
+
 # -- Lists ----------------------------------------------------------------------------------------------------
 
 
@@ -1018,6 +1050,7 @@ def test_long_and_padded_arguments_are_whole_on_the_page(site: Client, people: S
     assert tail in said
     assert "x" * 5000 in said
     assert "U+200B" in said
+    assert "\u202e" not in said
     assert "U+202E" in said
     assert any("hidden text" in row.flags for lane in site.get("/").context["lanes"] for row in lane["rows"])
 

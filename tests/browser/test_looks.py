@@ -19,8 +19,9 @@ BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
 OVERFLOW = """() => {
     const page = document.documentElement;
     if (page.scrollWidth <= page.clientWidth) return [];
-    return [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > page.clientWidth + 1)
-        .slice(0, 5).map(e => e.tagName + '.' + e.className + ' ' + Math.round(e.getBoundingClientRect().right));
+    const right = (element) => Math.round(element.getBoundingClientRect().right);
+    return [...document.querySelectorAll('body *')].filter(element => right(element) > page.clientWidth)
+        .slice(0, 5).map(element => `${element.tagName}.${element.className} ${right(element)}`);
 }"""
 Look = Callable[[Visitor, str], None]
 
@@ -194,9 +195,8 @@ def test_pages_of_a_submitter(rest: Rest, visit: Visit, ticket: Ticket, look: Lo
     eli.page.get_by_role("button", name="Pause run").click()
     eli.page.get_by_role("button", name="Resume run").wait_for()
     look(eli, "run-paused")
-    eli.page.locator("form [name=csrfmiddlewaretoken]").evaluate_all(
-        "all => all.forEach(field => field.remove())"
-    )
+    tokens = eli.page.locator("form [name=csrfmiddlewaretoken]")
+    tokens.evaluate_all("all => all.forEach(field => field.remove())")
     eli.page.get_by_role("button", name="Resume run").click()
     eli.page.get_by_role("heading", name="That form was too old to use").wait_for()
     look(eli, "form-refused")
@@ -204,7 +204,8 @@ def test_pages_of_a_submitter(rest: Rest, visit: Visit, ticket: Ticket, look: Lo
 
 ADMIN = (
     "runs/run", "runs/step", "runs/hold", "runs/snapshot", "runs/journalentry", "approvals/request",
-    "approvals/decision", "approvals/rule", "approvals/policyversion", "approvals/apikey", "auth/user", "auth/group",
+    "approvals/decision", "approvals/rule", "approvals/policyversion", "approvals/apikey",
+    "auth/user", "auth/group",
 )  # fmt: skip
 
 
@@ -234,9 +235,8 @@ def test_headers_that_keep_pages_private(rest: Rest, ana: Visitor, ticket: Ticke
         headers = said.headers
         assert (path, "no-store" in headers["cache-control"]) == (path, True)
         policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
-        assert policy == {
-            name: " ".join(value) for name, value in settings.CONTENT_SECURITY_POLICY["DIRECTIVES"].items()
-        }
+        wanted = settings.CONTENT_SECURITY_POLICY["DIRECTIVES"]
+        assert policy == {name: " ".join(value) for name, value in wanted.items()}
         assert headers["referrer-policy"] == "same-origin"
         assert headers["x-content-type-options"] == "nosniff"
     loaded = {request.url.split("/")[2] for request in _requests(ana, f"/requests/{ref}")}

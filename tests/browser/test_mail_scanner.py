@@ -1,4 +1,4 @@
-"""Whoever opens the mail's link without signing in, and presses everything, changes nothing and learns nothing."""
+"""Whoever opens the mail's link without signing in and presses everything changes and learns nothing."""
 
 import re
 from typing import Any
@@ -42,7 +42,7 @@ def test_scanner_that_runs_scripts_and_presses_every_button(
             pressed += 1
     assert pressed >= 3
     assert everything() == before
-    secrets = (ticket.charge, ticket.amount, "refund", "Refund", "Ember", "approve", "Approve")
+    secrets = (ticket.charge, ticket.amount, "refund", "Refund", "Heron", "approve", "Approve")
     assert [word for word in secrets if any(word in text for text in learnt)] == []
 
 

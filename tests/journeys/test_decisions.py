@@ -123,9 +123,10 @@ def test_question_is_answered_then_the_purchase_approved(stack: Stack, rest: Res
     ana.approve()
     assert ana.receipt().startswith("You approved: Buy 2 × label-printer")
     result = rest.result(run_id)
-    purchase = [step for step in rest.steps(run_id) if step["tool"] == "buy"][0]["result"]
-    assert (result["bought"], result["amount"], result["purchase"]) == (True, "290.46", purchase["id"])
-    key = [step for step in rest.steps(run_id) if step["tool"] == "buy"][0]["effect"]["key"]
+    [step] = [step for step in rest.steps(run_id) if step["tool"] == "buy"]
+    bought = (result["bought"], result["amount"], result["purchase"])
+    assert bought == (True, "290.46", step["result"]["id"])
+    key = step["effect"]["key"]
     [call] = [call for call in stack.gateway.calls("/purchases") if call["idempotency_key"] == key]
     assert call["body"]["cost_centre"] == "4200-studio"
 

@@ -1,4 +1,4 @@
-"""Workers killed, the queue emptied, the database's connections cut: every run goes on, nothing is done twice."""
+"""Workers killed, the queue emptied, connections cut: every run goes on, and nothing is done twice."""
 
 import json
 from pathlib import Path
@@ -200,7 +200,7 @@ def test_killed_before_the_receipt_the_same_key_is_sent_again(
 def test_killed_before_the_receipt_it_is_in_doubt(
     stack: Stack, rest: Rest, ana: Visitor, tmp_path: Path
 ) -> None:
-    """Neither: nobody calls again, before and after the time in which it may still act; people see the doubt."""
+    """Neither: nobody calls again, within the time in which it may act and after; people see the doubt."""
     claim = armed(stack, tmp_path)
     topic = f"Doubts {tmp_path.name}"
     run_id, ref = asked(rest, "mailing", topic=topic, mailing_list="press")
@@ -210,9 +210,7 @@ def test_killed_before_the_receipt_it_is_in_doubt(
     doubts = Hold.objects.open().filter(run_id=run_id, cause="in_doubt")
     until(doubts.exists, "a doubt")
     stack.later(minutes=2)
-    until(
-        doubts.filter(look_again_at=None).exists, "it was looked at again, and now a person has to settle it"
-    )
+    until(doubts.filter(look_again_at=None).exists, "a person has to settle it")
     rest.until(run_id, "suspended")
     assert [hold["cause"] for hold in rest.run(run_id)["waiting_for"]] == ["in_doubt"]
     sent = [call for call in stack.gateway.calls("/mailings") if topic in call["body"]["subject"]]
