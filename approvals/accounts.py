@@ -39,6 +39,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth ha
         """Same-site paths only; an absolute address is refused even where it is our own."""
         return url.startswith("/") and url_has_allowed_host_and_scheme(url, allowed_hosts=set())
 
+    def can_delete_email(self, email_address: EmailAddress) -> bool:
+        """Never: runs and agents name people by their addresses, also by one they do not use any more."""
+        return False
+
     def format_email_subject(self, subject: str) -> str:
         return subject
 

@@ -4,6 +4,7 @@ Registered with the gate. `judge` never raises: what goes wrong is a hold that s
 the gate's transaction, under the run's lock, and uses a permit up or refuses it.
 """
 
+import dataclasses
 import json
 from datetime import timedelta
 from typing import Any
@@ -38,12 +39,22 @@ class Authority:
         except Exception as error:
             log.exception("policy_failed", run=str(proposal.run), tool=proposal.call.tool.name)
             judgement = _failed_closed(error)
+        if proposal.call.tool is ASK and judgement.verdict == "allow":
+            judgement = dataclasses.replace(
+                judgement, verdict="hold", tier="R1", why="A question waits for a person."
+            )
         return Verdict(
-            judgement.verdict, judgement.rule, judgement.why, expires_in=judgement.decide_within, terms=judgement
+            judgement.verdict,
+            judgement.rule,
+            judgement.why,
+            expires_in=judgement.decide_within,
+            terms=judgement,
         )
 
     def permit(self, step: Step) -> gate.Permit | None:
-        found = Permit.objects.in_force().filter(request__step=step).select_related("revision", "request").first()
+        found = (
+            Permit.objects.in_force().filter(request__step=step).select_related("revision", "request").first()
+        )
         return _told(found) if found else None
 
     def consume(self, run: Run, step: Step, permit: gate.Permit, verdict: Verdict) -> None:

@@ -114,7 +114,9 @@ def decide(ref: str, *, person: User, choice: Choice) -> Decided:
 def _tidied(choice: Choice) -> Choice:
     """A digest that is none of ours is the digest of nothing, and such a nonce names no form."""
     digest = choice.digest if not choice.digest or DIGEST.fullmatch(choice.digest) else "malformed"
-    return dataclasses.replace(choice, digest=digest, nonce=choice.nonce if NONCE.fullmatch(choice.nonce) else "")
+    return dataclasses.replace(
+        choice, digest=digest, nonce=choice.nonce if NONCE.fullmatch(choice.nonce) else ""
+    )
 
 
 def _journal_refusal(ref: str, person: User, choice: Choice, refused: ApprovalsError) -> None:
@@ -195,7 +197,9 @@ def _check_open(case: _Case) -> None:
     request = case.request
     if request.state in PENDING:
         if case.run.stop_requested:
-            raise Closed("cancelled", case.run.stop_requested["why"] or "The run is being cancelled.", at=case.at)
+            raise Closed(
+                "cancelled", case.run.stop_requested["why"] or "The run is being cancelled.", at=case.at
+            )
         if request.decide_by is not None and request.decide_by <= case.at:
             raise Closed("expired", "It expired before a decision.", at=request.decide_by)
         for mine in case.mine:
@@ -208,7 +212,12 @@ def _check_open(case: _Case) -> None:
 
 def closed(request: Request) -> Closed:
     """The answer for a request that is not open: its standing state, who and when."""
-    if request.state in (RequestState.DECIDED, RequestState.IN_FORCE, RequestState.CONSUMED, RequestState.REJECTED):
+    if request.state in (
+        RequestState.DECIDED,
+        RequestState.IN_FORCE,
+        RequestState.CONSUMED,
+        RequestState.REJECTED,
+    ):
         last = request.decisions.order_by("made_at").last()
         if last is not None:
             said = f"{last.person_name} decided it first."
@@ -227,7 +236,10 @@ def _check_eligible(case: _Case) -> None:
 
 def _check_fits(case: _Case) -> None:
     """The verb belongs to the kind of request, and what comes with it is complete."""
-    verbs = {RequestKind.APPROVAL: {Verb.APPROVE, Verb.REJECT}, RequestKind.QUESTION: {Verb.RESPOND, Verb.REJECT}}
+    verbs = {
+        RequestKind.APPROVAL: {Verb.APPROVE, Verb.REJECT},
+        RequestKind.QUESTION: {Verb.RESPOND, Verb.REJECT},
+    }
     allowed = sorted(map(str, verbs[RequestKind(case.request.kind)]))
     if case.choice.verb not in allowed:
         raise Unfit({"decision": f"{case.choice.verb!r} is none of {', '.join(allowed)}"})
@@ -271,7 +283,9 @@ def _check_facts(case: _Case, readings: list[FactReading]) -> None:
     """Blocking facts that moved since the proposal forbid approving; material ones must be ticked."""
     moved = looks.moved(case.request, case.revision, readings)
     if blocks := [m for m in moved if m["kind"] == "blocking" or m["now"] is None]:
-        raise Stale("Approving isn't possible now: " + "; ".join(looks.sentence(m) for m in blocks), changes=blocks)
+        raise Stale(
+            "Approving isn't possible now: " + "; ".join(looks.sentence(m) for m in blocks), changes=blocks
+        )
     unseen = [m for m in moved if m["kind"] == "material" and m["name"] not in case.choice.seen]
     if unseen:
         raise Unfit({f"ack-{m['name']}": f"Tick that you have seen: {looks.sentence(m)}" for m in unseen})
@@ -287,7 +301,9 @@ def check_edit(request: Request, revision: Revision, arguments: str) -> tuple[st
     """
     tool = shown.known(revision.tool, revision.tool_version)
     if tool is None:
-        raise Unfit({"": f"The tool {revision.tool} changed since this was proposed, so it cannot be edited."})
+        raise Unfit(
+            {"": f"The tool {revision.tool} changed since this was proposed, so it cannot be edited."}
+        )
     try:
         text = tool.signature.write_json(values.parse(arguments, limit=values.MAX_ARGUMENTS))
     except BadArguments as error:
@@ -389,14 +405,18 @@ def _record(case: _Case) -> Decided:
     told = {"verb": choice.verb, "revision": case.revision.number, "digest": decision.digest}
     journal.write(case.request, case.actor, "decided", **told)
     if choice.verb == Verb.APPROVE and (missing := _missing(case)):
-        return Decided(case.request, decision, waits_for=f"{missing} more approval{'s' * (missing > 1)} needed.")
+        return Decided(
+            case.request, decision, waits_for=f"{missing} more approval{'s' * (missing > 1)} needed."
+        )
     window = case.revision.judgement.get("undo_window", 0)
     if window:
         until = case.at + timedelta(seconds=window)
         Request.objects.filter(pk=case.request.pk).update(
             state=RequestState.DECIDED, decided_at=Now(), takes_effect_at=until
         )
-        holds.set_expiry(case.run, case.hold, None, actor=SYSTEM)  # decided in time: it does not expire any more
+        holds.set_expiry(
+            case.run, case.hold, None, actor=SYSTEM
+        )  # decided in time: it does not expire any more
         case.request.refresh_from_db()
         return Decided(case.request, decision)
     _take_effect(case.request, case.run, decision)
@@ -424,7 +444,11 @@ def take_effect(request_id: Any) -> bool:
         run_id = Request.objects.filter(pk=request_id).values_list("run_id", flat=True).get()
         run = lifecycle.lock(run_id)
         request = Request.objects.select_for_update(of=("self",)).select_related("group").get(pk=request_id)
-        if request.state != RequestState.DECIDED or not request.takes_effect_at or request.takes_effect_at > now():
+        if (
+            request.state != RequestState.DECIDED
+            or not request.takes_effect_at
+            or request.takes_effect_at > now()
+        ):
             return False
         request.run = run
         decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
@@ -487,4 +511,3 @@ def _reject(request: Request, decision: Decision) -> tuple[RequestState, str, st
 def _respond(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:
     said = values.canonical({"answer": json.loads(decision.answer or "null"), "by": decision.person_name})
     return RequestState.IN_FORCE, "answered", said
-

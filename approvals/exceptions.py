@@ -40,7 +40,9 @@ class Stale(ApprovalsError):
 
     code = "stale"
 
-    def __init__(self, message: str, *, changes: list[dict[str, Any]] | None = None, checking: bool = False) -> None:
+    def __init__(
+        self, message: str, *, changes: list[dict[str, Any]] | None = None, checking: bool = False
+    ) -> None:
         super().__init__(message)
         self.changes = changes or []
         self.checking = checking

@@ -46,7 +46,9 @@ class SchemaForm(forms.Form):
             if name in self.errors:
                 continue
             try:
-                self.cleaned_data[name] = found.read(self.cleaned_data.get(name, ""), self.was.get(name, MISSING))
+                self.cleaned_data[name] = found.read(
+                    self.cleaned_data.get(name, ""), self.was.get(name, MISSING)
+                )
             except ValueError as error:
                 self.add_error(name, str(error))
         return self.cleaned_data
@@ -58,7 +60,10 @@ class SchemaForm(forms.Form):
     def refuse(self, errors: Mapping[str, str]) -> None:
         """Puts errors found later at their fields, those of no field at the top."""
         for name, text in errors.items():
-            self.add_error(name if name in self.fields else None, text if name in self.fields else f"{name}: {text}".lstrip(": "))
+            self.add_error(
+                name if name in self.fields else None,
+                text if name in self.fields else f"{name}: {text}".lstrip(": "),
+            )
 
 
 class _Missing:
@@ -86,21 +91,30 @@ class Property:
         self.kind = "decimal" if self.decimal else str(only) if only in PLAIN else "json"
 
     def field(self, value: Any) -> forms.Field:
-        common: dict[str, Any] = {"label": self.name, "required": False, "initial": self.shown(value), "help_text": self.hint()}
+        common: dict[str, Any] = {
+            "label": self.name,
+            "required": False,
+            "initial": self.shown(value),
+            "help_text": self.hint(),
+        }
         if self.choices:
             none = [("", "none")] if self.nullable else []
             options = [*none, *((self.shown(each), str(each)) for each in self.choices)]
             widget: Any = forms.RadioSelect if len(options) <= 6 else forms.Select
             return forms.ChoiceField(choices=options, widget=widget, **common)
         if self.kind == "boolean":
-            return forms.ChoiceField(choices=[("true", "yes"), ("false", "no")], widget=forms.RadioSelect, **common)
+            return forms.ChoiceField(
+                choices=[("true", "yes"), ("false", "no")], widget=forms.RadioSelect, **common
+            )
         return forms.CharField(strip=False, widget=self._widget(value), **common)
 
     def _widget(self, value: Any) -> forms.Widget:
         shown = self.shown(value)
         if self.kind == "json" or "\n" in _lines(shown) or len(shown) > LONG:
             rows = min(14, max(3, shown.count("\n") + 1))
-            return forms.Textarea(attrs={"rows": rows, "spellcheck": "false" if self.kind == "json" else "true"})
+            return forms.Textarea(
+                attrs={"rows": rows, "spellcheck": "false" if self.kind == "json" else "true"}
+            )
         mode = {"integer": "numeric", "number": "decimal", "decimal": "decimal"}.get(self.kind, "text")
         return forms.TextInput(attrs={"inputmode": mode, "autocomplete": "off"})
 

@@ -48,7 +48,9 @@ def look(request_id: uuid.UUID) -> bool:
         return False
     readings = facts.look(tool, tool.signature.read(revision.arguments))
     changed = facts.changes(tool, revision.fact_values(), readings)
-    return _keep(request, revision.number, readings, [c for c in changed if c.now is not None and c.kind != "info"])
+    return _keep(
+        request, revision.number, readings, [c for c in changed if c.now is not None and c.kind != "info"]
+    )
 
 
 def _keep(request: Request, number: int, readings: list[Reading], changed: list[facts.Change]) -> bool:
@@ -71,7 +73,9 @@ def _revise(request: Request, run: Any, readings: list[Reading], changed: list[f
     request.run = run
     before = request.revision
     was = {fact["name"]: fact for fact in before.facts}
-    told = [requests.as_fact(r) if r.value is not None else was.get(r.name, requests.as_fact(r)) for r in readings]
+    told = [
+        requests.as_fact(r) if r.value is not None else was.get(r.name, requests.as_fact(r)) for r in readings
+    ]
     requests.revise(
         request,
         arguments=before.arguments,

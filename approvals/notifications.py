@@ -35,7 +35,11 @@ def announce(request: Request, kind: str) -> None:
     Notification.objects.bulk_create(
         (
             Notification(
-                request=request, kind=kind, number=request.number, person_id=str(person.pk), address=person.email
+                request=request,
+                kind=kind,
+                number=request.number,
+                person_id=str(person.pk),
+                address=person.email,
             )
             for person in reviewers.candidates(request)
             if person.email
@@ -93,7 +97,9 @@ def _try_later(row: Notification, error: Exception) -> None:
         given_up=row.attempts >= GIVE_UP_AFTER,
         problem=f"{type(error).__name__}: {error}"[:500].replace("\x00", ""),
     )
-    log.warning("mail_failed", request=row.request.ref, to=row.address, attempts=row.attempts, error=str(error))
+    log.warning(
+        "mail_failed", request=row.request.ref, to=row.address, attempts=row.attempts, error=str(error)
+    )
 
 
 def compose(row: Notification) -> EmailMessage:
@@ -102,7 +108,11 @@ def compose(row: Notification) -> EmailMessage:
     subject = " ".join(render_to_string("emails/request_opened_subject.txt", context).split())
     body = render_to_string("emails/request_opened.txt", context)
     thread = f"<request.{row.request.ref}@{_domain()}>"
-    headers = {"Message-ID": f"<notice.{row.pk}.{row.request.ref}@{_domain()}>", "References": thread, "Auto-Submitted": "auto-generated"}
+    headers = {
+        "Message-ID": f"<notice.{row.pk}.{row.request.ref}@{_domain()}>",
+        "References": thread,
+        "Auto-Submitted": "auto-generated",
+    }
     return EmailMessage(subject, body, to=[row.address], headers=headers)
 
 

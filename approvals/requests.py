@@ -44,7 +44,9 @@ def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
         looked_at=now() if asked.readings else None,
     )
     revision = _revision(request, asked.proposal.arguments, [as_fact(r) for r in asked.readings], judgement)
-    journal.write(request, SYSTEM, "opened", revision=1, digest=revision.digest, run=str(run.pk), step=step.index)
+    journal.write(
+        request, SYSTEM, "opened", revision=1, digest=revision.digest, run=str(run.pk), step=step.index
+    )
     notifications.announce(request, "opened")
     return request
 
@@ -56,15 +58,16 @@ def _reopen(request: Request, hold: Hold, asked: Asked) -> Request:
     Request.objects.filter(pk=request.pk).update(hold=hold, decide_by=hold.expires_at, looked_at=Now())
     request.refresh_from_db()
     readings = [as_fact(r) for r in asked.readings]
+    kept = asked.reason != "tool"  # an edit was of the tool as it was
     revise(
         request,
-        arguments=standing.arguments,
-        facts=readings or standing.facts,
+        arguments=standing.arguments if kept else asked.proposal.arguments,
+        facts=readings if readings or not kept else standing.facts,
         judgement=judgement,
         reason=asked.reason or "again",
         changes=[as_change(c) for c in asked.changes],
-        author=(standing.author_id, standing.author_name),
-        note=standing.note,
+        author=(standing.author_id, standing.author_name) if kept else ("", ""),
+        note=standing.note if kept else "",
     )
     return request
 

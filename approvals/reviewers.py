@@ -1,22 +1,28 @@
 """Who may see and decide a request, now; computed at page, at decision and at taking effect.
 
 A reviewer is an active member of the request's group (or, where it has none, of the fallback group). The
-requester never decides: the owner of the key that started the run, whom it acts for, the agent's owner.
+requester never decides: the owner of the key that started the run and who issued it, whom it acts for, the
+agent's owner; and where the run was started again, who started it first.
 """
 
+import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 
 from approvals import rights
-from approvals.models import Request, Revision
+from approvals.models import ApiKey, Request, Revision
 from approvals.models.request import RequestQuerySet
 from runs import agents
+from runs.models import Run
 
 #: From this tier on, whoever edited an action is an author and cannot be its only approver.
 AUTHORS_EXCLUDED = frozenset({"R3", "R4"})
+_WORDS = re.compile(r"[\s<>()\[\]\"',;:]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,11 @@ def eligibility(user: Any, request: Request, *, fresh: bool = False) -> Eligibil
         return HIDDEN
     member = _is_member(user, request)
     if not member:
-        return Eligibility(True, "You may see this, but you don't review it.") if rights.sees_all(user) else HIDDEN
+        return (
+            Eligibility(True, "You may see this, but you don't review it.")
+            if rights.sees_all(user)
+            else HIDDEN
+        )
     return Eligibility(True, _excluded(user, request))
 
 
@@ -69,18 +79,58 @@ def _is_member(user: Any, request: Request) -> bool:
 
 def _excluded(user: Any, request: Request) -> str:
     run = request.run
-    if run.owner_id == str(user.pk):
+    if str(user.pk) in _starters(run):
         return "You started this run, so somebody else decides."
-    if run.on_behalf_of.strip().casefold() in _names_of(user):
+    if _issued(user, run):
+        return "You issued the key that started this run, so somebody else decides."
+    if _names(user, run.on_behalf_of):
         return "The run acts for you, so somebody else decides."
     made = agents.find(run.agent, run.agent_version)
-    if made is not None and made.owner and made.owner.strip().casefold() in _names_of(user):
+    if made is not None and _names(user, made.owner):
         return "You own this agent, so somebody else decides."
     return ""
 
 
+def _starters(run: Run) -> set[str]:
+    """Who started the run and, where it runs again what ended, who started that."""
+    found, before = {run.owner_id}, run.again_of_id
+    while before is not None:
+        owner, before = Run.objects.filter(pk=before).values_list("owner_id", "again_of").get()
+        found.add(owner)
+    return found
+
+
+def _issued(user: Any, run: Run) -> bool:
+    """Who issues a key has it in hand, whoever owns it. Their keys are looked up once."""
+    if run.submitter_kind != "key":
+        return False
+    if not hasattr(user, "_keys_issued"):
+        user._keys_issued = set(ApiKey.objects.filter(issuer_id=str(user.pk)).values_list("prefix", flat=True))
+    return run.submitter_id in user._keys_issued
+
+
+def _names(user: Any, text: str) -> bool:
+    """Whether a text names this person: by an address, alone or among other words, or by their whole name."""
+    said = _plain(text)
+    if not said:
+        return False
+    return said in _names_of(user) or any("@" in word and word in _names_of(user) for word in _WORDS.split(said))
+
+
 def _names_of(user: Any) -> set[str]:
-    return {name.casefold() for name in (user.email, user.get_username()) if name}
+    """Every address they have or had (none is ever taken off an account), and their name, if it is a whole one."""
+    if not hasattr(user, "_known_as"):
+        full = user.get_full_name()
+        had = EmailAddress.objects.filter(user_id=user.pk).values_list("email", flat=True)
+        known = [user.email, user.get_username(), full if " " in full else "", *had]
+        user._known_as = {_plain(name) for name in known if name}
+    return user._known_as  # type: ignore[no-any-return]
+
+
+def _plain(text: str) -> str:
+    """Without what nobody sees, and without case: a name with a zero-width space in it is that name."""
+    shown = (c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) not in ("Cf", "Cc") or c.isspace())
+    return " ".join("".join(shown).casefold().split())
 
 
 def is_author(user: Any, revision: Revision) -> bool:

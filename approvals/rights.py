@@ -80,7 +80,9 @@ def identify(request: HttpRequest) -> Caller:
 def _submitter(key: ApiKey) -> Caller:
     owner = str(key.owner_id)
     who = Actor("key", key.prefix, key.name, "api")
-    return Caller(who, owner, False, lambda runs: runs.filter(owner_id=owner), lambda run: run.owner_id == owner)
+    return Caller(
+        who, owner, False, lambda runs: runs.filter(owner_id=owner), lambda run: run.owner_id == owner
+    )
 
 
 def _person(user: User) -> Caller:

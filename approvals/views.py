@@ -27,7 +27,8 @@ from approvals.exceptions import Closed, DigestMissing, NotEligible, NotVisible,
 from approvals.forms import SchemaForm
 from approvals.models import Decision, Request, Revision
 from approvals.policies import Judgement
-from approvals.presentation import digests, history as past, pages, shown
+from approvals.presentation import digests, pages, shown
+from approvals.presentation import history as past
 from approvals.states import RequestKind, RequestState, Verb
 from runs import clock, values
 
@@ -41,7 +42,11 @@ def page(view: View) -> View:
     @wraps(view)
     def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
-            response = view(request, *args, **kwargs) if request.user.is_authenticated else signed_out(request, **kwargs)
+            response = (
+                view(request, *args, **kwargs)
+                if request.user.is_authenticated
+                else signed_out(request, **kwargs)
+            )
         except NotVisible:
             response = render(request, "approvals/neutral.html", status=404)
         if response.status_code == 302:
@@ -58,8 +63,11 @@ def signed_out(request: HttpRequest, *, ref: str = "", **kwargs: Any) -> HttpRes
     if request.method in ("GET", "HEAD") and not is_fragment(request):
         return redirect_to_login(request.get_full_path())
     names = {"note": "Your note", "edited": "Your edit"}
-    posted = [(names.get(name, name.removeprefix("f-")), text) for name, text in request.POST.items()
-              if text and (name in names or name.startswith("f-"))]
+    posted = [
+        (names.get(name, name.removeprefix("f-")), text)
+        for name, text in request.POST.items()
+        if text and (name in names or name.startswith("f-"))
+    ]
     context = {"typed": posted, "next": reverse("request", args=[ref]) if ref else reverse("inbox")}
     return render(request, "approvals/signed_out.html", context, status=401)
 
@@ -136,7 +144,9 @@ def _standing(rows: list[Request]) -> list[Revision]:
 def _said(revisions: list[Revision]) -> dict[int, set[str]]:
     """Who has decided each of these revisions, in one query. What still waits was approved by them."""
     found: dict[int, set[str]] = {revision.pk: set() for revision in revisions}
-    for revision, person in Decision.objects.filter(revision__in=found).values_list("revision_id", "person_id"):
+    for revision, person in Decision.objects.filter(revision__in=found).values_list(
+        "revision_id", "person_id"
+    ):
         found[revision].add(person)
     return found
 
@@ -144,9 +154,7 @@ def _said(revisions: list[Revision]) -> dict[int, set[str]]:
 def _matches(row: pages.InboxRow, search: dict[str, str]) -> bool:
     text = search["q"].strip().casefold()
     said = f"{row.ref} {row.headline} {row.agent} {row.on_behalf_of}".casefold()
-    return (
-        text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)
-    )
+    return text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)
 
 
 def _inbox_version(rows: list[pages.InboxRow]) -> str:
@@ -265,9 +273,9 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 def _revised_since(found: Request, seen: str) -> bool:
-    """Whether the version a page shows is of an older journal entry than the standing revision's."""
+    """Whether the version a page shows is of an older revision than the standing one."""
     before = seen.partition(".")[0]
-    return not before.isdigit() or int(before) < found.seq
+    return not before.isdigit() or int(before) < found.number
 
 
 @page
@@ -345,7 +353,11 @@ def _unfit(request: HttpRequest, found: Request, error: Unfit, form: SchemaForm 
     if form is not None and form.is_valid():
         form.refuse(error.errors)
     posted = request.POST
-    typed = {"note": posted.get("note", ""), "ack": posted.getlist("ack"), "decision": posted.get("decision", "")}
+    typed = {
+        "note": posted.get("note", ""),
+        "ack": posted.getlist("ack"),
+        "decision": posted.get("decision", ""),
+    }
     targets = {"reason": "reasons", "note": "note", "decision": "decide"}
     errors = [(_target(name, targets, form), text) for name, text in error.errors.items()]
     return _detail(request, found, status=422, typed=typed, errors=errors, answer_form=form)
@@ -357,7 +369,9 @@ def _target(name: str, targets: dict[str, str], form: SchemaForm | None) -> str:
     return "facts-title" if name.startswith("ack-") else targets.get(name, "decide")
 
 
-def _refused(request: HttpRequest, ref: str, error: Closed | Stale | NotEligible, *, status: int) -> HttpResponse:
+def _refused(
+    request: HttpRequest, ref: str, error: Closed | Stale | NotEligible, *, status: int
+) -> HttpResponse:
     """Why the decision was not taken, with what was typed kept."""
     found = find(request, ref)
     checking = isinstance(error, Stale) and error.checking
@@ -477,11 +491,15 @@ def _others_needed(found: Request, judgement: Judgement) -> str:
 @require_safe
 def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
     """What was decided, and what came of it; at its own address, for whoever may see the request."""
-    decision = Decision.objects.select_related("revision", "request__run", "request__step").filter(pk=decision_id).first()
+    decision = (
+        Decision.objects.select_related("revision", "request__run", "request__step")
+        .filter(pk=decision_id)
+        .first()
+    )
     if decision is None:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     found, now = find(request, decision.request.ref), clock.now()
-    outcome, settled = pages.outcome(found)
+    outcome, settled = pages.outcome(found, decision)
     context = {
         "now": now,
         "receipt": _receipt(decision, found, person_of(request)),

@@ -84,6 +84,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
+    "config.edge.middleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -148,6 +149,7 @@ ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # an address nobody has gets no mail, an
 ACCOUNT_SESSION_REMEMBER = True
 SESSION_COOKIE_AGE = 12 * 3600
 ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_REAUTHENTICATION_REQUIRED = True  # an open browser is not enough to move an account elsewhere
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = _base.scheme
 ACCOUNT_ADAPTER = "approvals.accounts.AccountAdapter"
 MFA_ADAPTER = "approvals.accounts.MfaAdapter"
@@ -223,6 +225,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2_621_440  # of a page's whole body: an edit of 256 KiB, escaped, twice
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"  # Strict would drop the session on the way in from a mail
 CSRF_COOKIE_SAMESITE = "Lax"

@@ -170,8 +170,10 @@ def arrive(fence: Fence, proposal: Proposal) -> Pass:
     return Go(proposal.arguments)
 
 
-def _ask(fence: Fence, proposal: Proposal) -> Held:
+def _ask(fence: Fence, proposal: Proposal) -> Pass:
     verdict = _authority.judge(proposal)
+    if verdict.verdict == "deny":
+        return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     form = json.loads(proposal.arguments)["form"]
     asked = Asked(proposal, verdict, form=form)
     _place(fence, proposal, Cause.QUESTION, asked, why="a question to a person")
@@ -225,6 +227,9 @@ def _row(run: Run, proposal: Proposal) -> Step:
             "status": StepStatus.HELD,
         },
     )
+    if step.tool_version != tool.version:  # a deploy changed the tool while the call waited
+        Step.objects.filter(pk=step.pk).update(tool_version=tool.version)
+        step.tool_version = tool.version
     return step
 
 
@@ -286,6 +291,10 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
         return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     if permit is None:
         return _without_permit(fence, proposal, step, verdict)
+    if step.tool_version != proposal.call.tool.version:
+        asked = Asked(proposal, verdict, _look(proposal.call, proposal.arguments), reason="tool")
+        _place(fence, proposal, Cause.APPROVAL, asked, why="the tool changed since the approval")
+        return Held()
     readings = _look(proposal.call, permit.arguments)
     if unreadable := _unreadable(readings, permit.facts):
         return _depends(fence, proposal, step, unreadable)

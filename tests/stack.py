@@ -79,9 +79,16 @@ class Process:
                 each.kill()
         self.popen.wait()
 
-    def end(self) -> None:
+    def ask(self) -> None:
         if self.running:
-            children.end(self.spec, self.popen)
+            children.ask(self.spec, self.popen)
+
+    def end(self) -> None:
+        """Returns when it has ended, after its patience by force. A second SIGTERM would hurry a worker."""
+        try:
+            self.popen.wait(self.spec.patience)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
 
 class Stack:
@@ -116,15 +123,18 @@ class Stack:
         self.answers()
 
     def stop(self) -> None:
-        for process in self._started:
-            process.end()
-        self.gateway.stop()
-        self.door.close()
-        self.valkey.kill()
-        self.valkey.client.close()
-        shutil.rmtree(self.valkey.socket.parent)
-        with self._server() as server:
-            server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
+        """All of it, also when a part was never started or does not end as it should."""
+        with contextlib.ExitStack() as last:
+            last.callback(self._drop_database)
+            last.callback(shutil.rmtree, self.valkey.socket.parent)
+            last.callback(self.valkey.client.close)
+            last.callback(self.valkey.kill)
+            last.callback(self.door.close)
+            last.callback(self.gateway.stop)
+            for process in self._started:
+                last.callback(process.end)
+            for process in self._started:
+                process.ask()
 
     # -- Processes ---------------------------------------------------------------
 
@@ -159,6 +169,10 @@ class Stack:
     def start_sweeper(self, **more: str) -> None:
         self.sweeper = self._start("sweeper", "manage.py", "sweep", **more)
 
+    def end_sweeper(self) -> None:
+        self.sweeper.ask()
+        self.sweeper.end()
+
     def start_workers(self, count: int = 2, *, wait: bool = False, **more: str) -> None:
         """`wait`: until each of them takes runs."""
         ready = self._ready_workers()
@@ -178,6 +192,9 @@ class Stack:
         self.workers.clear()
 
     def end_workers(self) -> None:
+        """Warmly: each after the step it is at."""
+        for worker in self.workers:
+            worker.ask()
         for worker in self.workers:
             worker.end()
         self.workers.clear()
@@ -197,7 +214,7 @@ class Stack:
         if not self.valkey.answers():
             self.valkey.start()
         if not (self.sweeper.running and self._plain(self.sweeper)):
-            self.sweeper.end()
+            self.end_sweeper()
             self.start_sweeper()
         if not self.web.running:
             self.start_web()
@@ -240,9 +257,13 @@ class Stack:
             yield server
 
     def _create_database(self) -> None:
+        self._drop_database()
+        with self._server() as server:
+            server.execute(f'CREATE DATABASE "{self.database}"')
+
+    def _drop_database(self) -> None:
         with self._server() as server:
             server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
-            server.execute(f'CREATE DATABASE "{self.database}"')
 
     def end_backends(self) -> int:
         """Ends every connection to the database, as a failover does. How many there were."""

@@ -237,14 +237,24 @@ def asked(rest: Rest, agent: str, **arguments: Any) -> tuple[str, str]:
 _STACK = pytest.StashKey[Stack]()
 
 
+class Ending:
+    """Ends the stack with the session: later, xdist's workers have no time left for it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+
+    def pytest_sessionfinish(self) -> None:
+        self.stack.stop()
+
+
 @pytest.fixture(scope="session")
 def running(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """Started once for all tests that ask, wherever they stand; ended when pytest ends."""
+    """Started once for all tests that ask, wherever they stand."""
     if _STACK not in pytestconfig.stash:
         worker = getattr(pytestconfig, "workerinput", {}).get("workerid", "gw0")
         stack = Stack(tmp_path_factory.mktemp("stack"), number=int(worker.removeprefix("gw")))
         pytestconfig.stash[_STACK] = stack
-        pytestconfig.add_cleanup(stack.stop)
+        pytestconfig.pluginmanager.register(Ending(stack))
         stack.start()
     return pytestconfig.stash[_STACK]
 

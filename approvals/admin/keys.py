@@ -27,7 +27,7 @@ class Owner(forms.ModelChoiceField):  # type: ignore[type-arg]
 class KeyForm(forms.ModelForm):  # type: ignore[type-arg]
     owner = Owner(
         User.objects.filter(is_active=True).order_by("first_name", "email"),
-        help_text="Answers for what the key starts, and never reviews it.",
+        help_text="Answers for what the key starts. Neither they nor you review any of it.",
     )
 
     class Meta:
@@ -102,6 +102,7 @@ class KeyAdmin(WithVerbs, looking.Looking):
         return super().add_view(request, form_url, {**one_button, **(extra_context or {})})
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        obj.issuer_id = str(request.user.pk)
         obj.shown_once = ApiKey.objects.assign_key(obj)  # type: ignore[attr-defined]
         obj.save(force_insert=True)
 

@@ -6,4 +6,14 @@ from approvals.models.notification import Notification
 from approvals.models.policy import Policy, PolicyVersion, Rule
 from approvals.models.request import Request, Revision
 
-__all__ = ["ApiKey", "Decision", "Notification", "Permit", "Policy", "PolicyVersion", "Request", "Revision", "Rule"]
+__all__ = [
+    "ApiKey",
+    "Decision",
+    "Notification",
+    "Permit",
+    "Policy",
+    "PolicyVersion",
+    "Request",
+    "Revision",
+    "Rule",
+]

@@ -6,9 +6,10 @@ from rest_framework_api_key.models import AbstractAPIKey
 
 
 class ApiKey(AbstractAPIKey):
-    """A submitter's key. Its owner is a requester of every run it starts, and reviews none of them."""
+    """A submitter's key. Its owner and who issued it are requesters of every run it starts, and review none."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="api_keys")
+    issuer_id = models.CharField(max_length=100, blank=True, help_text="Who issued it, and saw it.")
 
     class Meta(AbstractAPIKey.Meta):
         verbose_name = "API key"

@@ -77,12 +77,16 @@ class Request(models.Model):
             models.CheckConstraint(
                 name="request_state_is_a_known_word", condition=Q(state__in=words(RequestState))
             ),
-            models.CheckConstraint(name="request_kind_is_a_known_word", condition=Q(kind__in=words(RequestKind))),
+            models.CheckConstraint(
+                name="request_kind_is_a_known_word", condition=Q(kind__in=words(RequestKind))
+            ),
             models.CheckConstraint(name="request_quorum_at_least_one", condition=Q(quorum__gte=1)),
         ]
         indexes = [
             models.Index(
-                name="request_pending_by_time", fields=["group", "decide_by", "ref"], condition=Q(state="open")
+                name="request_pending_by_time",
+                fields=["group", "decide_by", "ref"],
+                condition=Q(state="open"),
             ),
             models.Index(
                 name="request_looks_wanted",

@@ -7,6 +7,7 @@ that an equal look or more time voids nothing.
 import hashlib
 from typing import Any
 
+from approvals.presentation.words import WORDS
 from runs import values
 
 VERSION = "abeyance.view.v1"
@@ -47,6 +48,6 @@ def _of_value(value: str | None) -> str:
 
 
 def fingerprint(ref: str, number: int, arguments_digest: str) -> str:
-    """Twelve hexadecimal digits in groups: the same on page, mail and receipt while the arguments stand."""
-    digest = hashlib.sha256(f"{ref}\0{number}\0{arguments_digest}".encode()).hexdigest()
-    return "-".join(digest[i : i + 4] for i in (0, 4, 8))
+    """Four words and eight hexadecimal digits, the same on page, mail and receipt while the revision stands."""
+    digest = hashlib.sha256(f"{ref}\0{number}\0{arguments_digest}".encode()).digest()
+    return f"{'-'.join(WORDS[byte] for byte in digest[:4])} {digest[4:8].hex()}"

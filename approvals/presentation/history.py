@@ -35,12 +35,16 @@ def page(found: QuerySet[Decision], asked: Mapping[str, str], scope: str) -> Pag
     if newer is not None:
         rows = list(_after(found, newer)[: PAGE + 1])[::-1]
         if len(rows) > PAGE:
-            return Page([_row(each) for each in rows[1:]], _to(scope, newer=rows[1]), _to(scope, older=rows[-1]))
+            return Page(
+                [_row(each) for each in rows[1:]], _to(scope, newer=rows[1]), _to(scope, older=rows[-1])
+            )
         older = None  # fewer than a page are newer: that is the first one
     rows = list(_before(found, older)[: PAGE + 1])
     following = _to(scope, older=rows[PAGE - 1]) if len(rows) > PAGE else None
     rows = rows[:PAGE]
-    return Page([_row(each) for each in rows], _to(scope, newer=rows[0]) if older and rows else None, following)
+    return Page(
+        [_row(each) for each in rows], _to(scope, newer=rows[0]) if older and rows else None, following
+    )
 
 
 def _mark(found: QuerySet[Decision], text: str) -> Decision | None:
@@ -70,7 +74,7 @@ def _to(scope: str, **marks: Decision) -> str:
 def _row(decision: Decision) -> dict[str, Any]:
     revision = decision.revision
     edited = revision.edited and decision.verb == Verb.APPROVE
-    events, _ = pages.outcome(decision.request)
+    events, _ = pages.outcome(decision.request, decision)
     return {
         "at": decision.made_at,
         "ref": decision.request.ref,

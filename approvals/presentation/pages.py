@@ -11,7 +11,7 @@ from typing import Any
 
 from approvals import looks, reviewers
 from approvals.exceptions import Closed, NotEligible, Stale
-from approvals.models import Request, Revision
+from approvals.models import Decision, Request, Revision
 from approvals.presentation import digests, reveal, shown
 from approvals.states import CLOSED, RequestKind, RequestState, Verb
 from runs.models import Step
@@ -118,9 +118,13 @@ def headline(request: Request, revision: Revision) -> str:
 
 def flags(revision: Revision) -> list[str]:
     """Warnings about the text of what will run."""
-    found = [f"{name}: {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)]
+    found = [
+        f"{name}: {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)
+    ]
     if shown.known(revision.tool, revision.tool_version) is None:
-        found.append("This tool is not the version that was proposed; its arguments are shown as they are, not decoded")
+        found.append(
+            "This tool is not the version that was proposed; its arguments are shown as they are, not decoded"
+        )
     return found if len(found) <= MOST_FLAGS else [*found[:MOST_FLAGS], f"and {len(found) - MOST_FLAGS} more"]
 
 
@@ -151,7 +155,9 @@ def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:
         return [(path or "value", value)]
     if isinstance(value, dict):
         names = [(f"a name in {path or 'the arguments'}", key) for key in value if not key.isidentifier()]
-        return names + [each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))]
+        return names + [
+            each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))
+        ]
     if isinstance(value, list):
         return [each for place, one in enumerate(value) for each in _texts(one, f"{path}[{place}]")]
     return []
@@ -188,7 +194,9 @@ def _loaded(value: str | None) -> Any:
 
 def rows(changes: list[dict[str, Any]]) -> list[Row]:
     """Recorded changes as lines of a comparison."""
-    return [Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c)) for c in changes]
+    return [
+        Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c)) for c in changes
+    ]
 
 
 def _change(change: dict[str, Any]) -> str:
@@ -202,10 +210,14 @@ def earlier(request: Request) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     for decision in request.decisions.select_related("revision").exclude(revision__number=request.number):
         said = f"{OUTCOMES[Verb(decision.verb)]}, which no longer counts:"
-        told.append(_event(decision.made_at, decision.revision.number, decision.person_name, said, decision.reason))
+        told.append(
+            _event(decision.made_at, decision.revision.number, decision.person_name, said, decision.reason)
+        )
     for revision in request.revisions.filter(number__gt=1):
         who, what = WHY.get(revision.reason, WHY["again"])
-        told.append(_event(revision.created_at, revision.number, revision.author_name or who, what, revision.note))
+        told.append(
+            _event(revision.created_at, revision.number, revision.author_name or who, what, revision.note)
+        )
     return sorted(told, key=lambda event: event["at"])
 
 
@@ -214,6 +226,8 @@ WHY = {
     "lapsed": ("Abeyance", "asked again, because the approval was not used in time, with"),
     "policy": ("Abeyance", "asked again, because policy got stricter, with"),
     "edit": ("A reviewer", "edited the arguments and made"),
+    "tool": ("Abeyance", "asked again, because the tool itself changed, with"),
+    "changed": ("Abeyance", "asked again, because what was approved was not what is stored, with"),
     "role_lost": ("Abeyance", "asked again, because an approver lost the right to decide, with"),
     "again": ("Abeyance", "asked again with"),
 }
@@ -244,11 +258,13 @@ def blocks(request: Request, revision: Revision) -> list[str]:
 def version(request: Request) -> str:
     """What the pulse compares: what stands, and when it was last looked at."""
     looked = request.looked_at.isoformat() if request.looked_at else "-"
-    return f"{request.seq}.{looked}.{int(request.look_wanted_at is not None)}"
+    return f"{request.number}.{looked}.{int(request.look_wanted_at is not None)}"
 
 
 #: Ends that a person's decision brought.
-DECIDED = frozenset({RequestState.DECIDED, RequestState.IN_FORCE, RequestState.CONSUMED, RequestState.REJECTED})
+DECIDED = frozenset(
+    {RequestState.DECIDED, RequestState.IN_FORCE, RequestState.CONSUMED, RequestState.REJECTED}
+)
 
 
 # -- Panels ----------------------------------------------------------------------------
@@ -355,25 +371,39 @@ def lanes(found: list[InboxRow]) -> list[dict[str, Any]]:
     """The lanes that are not empty; in one, the higher tier first, then who has less time."""
     latest = datetime.max.replace(tzinfo=UTC)
     ordered = sorted(found, key=lambda row: (-int(row.tier[1:]), row.decide_by or latest, row.ref))
-    told = [{"key": key, "title": title, "rows": [r for r in ordered if r.lane == key]} for key, title, _ in LANES]
+    told = [
+        {"key": key, "title": title, "rows": [r for r in ordered if r.lane == key]} for key, title, _ in LANES
+    ]
     return [one for one in told if one["rows"]]
 
 
 # -- What came of it ---------------------------------------------------------------------
 
 
-def outcome(request: Request) -> tuple[list[dict[str, Any]], bool]:
+VOIDED = "It no longer counts: what it was about changed."
+
+
+def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]], bool]:
     """What followed a decision, and whether nothing more will come."""
+    if decision.revision.number != request.number:
+        return [{"at": decision.made_at, "what": VOIDED, "tone": "bad"}], True
+    if request.is_pending:
+        waits = "It counts, and waits for somebody else's approval."
+        return [{"at": decision.made_at, "what": waits, "tone": "still"}], True
     step, run = request.step, request.run
     told = []
     if request.decided_at is not None and request.state != RequestState.DECIDED:
-        told.append({"at": request.decided_at, "what": "In force; the agent's run was told.", "tone": "still"})
+        told.append(
+            {"at": request.decided_at, "what": "In force; the agent's run was told.", "tone": "still"}
+        )
     if step.dispatched_at is not None and step.permit:
         told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
     if step.settled_at is not None:
         told.append({"at": step.settled_at, **_settled(step)})
     if step.effect == "in_doubt":
-        told.append({"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"})
+        told.append(
+            {"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"}
+        )
     if run.ended_at is not None:
         told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
     return told, run.ended or (step.settled_at is not None and request.state in CLOSED)
@@ -393,7 +423,9 @@ def _settled(step: Step) -> dict[str, str]:
 
 def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | None:
     """The request this person would be shown next."""
-    waiting = reviewers.assigned_to(person).open_at(now).exclude(pk=after.pk).select_related("run", "step", "group")
+    waiting = (
+        reviewers.assigned_to(person).open_at(now).exclude(pk=after.pk).select_related("run", "step", "group")
+    )
     for request in waiting.order_by("-tier", "decide_by", "ref")[:10]:
         if reviewers.eligibility(person, request).decides:
             revision = request.revision

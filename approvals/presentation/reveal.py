@@ -270,10 +270,12 @@ def _at(text: str, i: int) -> str:
 
 # -- Look-alikes --------------------------------------------------------------
 
-_LABEL = re.compile(r"[\w-]*[^\x00-\x7f][\w-]*")
+# Possessive, and never tried inside a run again: the time a hostile text takes grows with its length only.
+_LABEL = re.compile(r"(?:[\w-]|[^\x00-\x7f])++")
 _LONGEST_LABEL = 63
 _LOOKS_LIKE_ADDRESS = re.compile(r"@|://|[/\\]|\w\.\w{2,}|\d")
-_ADDRESS_IN_PROSE = re.compile(r"\S*(?:@|://)\S+|[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}")
+_ADDRESS = re.compile(r"@.|://.", re.DOTALL)
+_DOTTED = re.compile(r"(?<![\w-])[\w-]++(?:\.[\w-]++)++")
 
 
 # Kana stand beside ideographs in every Japanese name; the three signs stand beside Latin units.
@@ -299,8 +301,19 @@ def _suspects(visible: str) -> list[str]:
 
 def _identifiers(text: str) -> list[str]:
     """What in `text` names something: the whole of a single word, else the addresses in the prose."""
-    visible = text.strip()
-    return [visible] if visible and not re.search(r"\s", visible) else _ADDRESS_IN_PROSE.findall(visible)
+    words = text.split()
+    return words if len(words) < 2 else [each for word in words for each in _addresses(word)]
+
+
+def _addresses(word: str) -> list[str]:
+    """What in a word of prose is an address: all of it, or the host names in it."""
+    if _ADDRESS.search(word):
+        return [word]
+    return [found for found in _DOTTED.findall(word) if _ends_like_a_host(found)]
+
+
+def _ends_like_a_host(name: str) -> bool:
+    return any(len(label) > 1 and label[:2].isalpha() for label in name.split(".")[1:])
 
 
 def _is_mixed(token: str) -> bool:
@@ -318,6 +331,8 @@ def _script(character: str) -> str:
 
 
 def _punycode(label: str) -> str:
+    if label.isascii():
+        return label
     try:
         if len(label) <= _LONGEST_LABEL:
             return label.encode("idna").decode("ascii")

@@ -19,7 +19,7 @@ LONG_LIST = 20
 ENDS = 5
 LONG_TEXT = 120
 #: Texts that a reader would take for a number, a yes or no, or nothing: these are told apart in words.
-_AMBIGUOUS = re.compile(r"[-+\d.,\s]*\d[\d.,eE+-]*|true|false|null|None", re.IGNORECASE)
+_AMBIGUOUS = re.compile(r"[-+.,\s]*+\d[-+\d.,\se]*+|true|false|null|None", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

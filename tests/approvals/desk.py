@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import Group, User
@@ -105,7 +105,7 @@ def wire(context: ToolContext, to: str, amount: Decimal) -> str:
     return f"wired {amount}"
 
 
-class Level(str, Enum):
+class Level(StrEnum):
     LOW = "low"
     HIGH = "high"
 
@@ -149,7 +149,9 @@ class Answer(BaseModel):
 
 
 @agent(name="approvals-desk", owner=OWNER)
-async def giving(run: RunContext, amount: Decimal = Decimal("240.00"), charge: str = "ch_1") -> dict[str, Any]:
+async def giving(
+    run: RunContext, amount: Decimal = Decimal("240.00"), charge: str = "ch_1"
+) -> dict[str, Any]:
     """One gift, and what the agent was told of it."""
     return await _told(give_back(charge, amount))
 
@@ -211,7 +213,14 @@ async def both(run: RunContext) -> list[str]:
 
 
 def _verdict(name: str, tool_name: str, expression: str, outcome: str, **terms: Any) -> dict[str, Any]:
-    return {"pass": "verdict", "name": name, "tool": tool_name, "expression": expression, "outcome": outcome, **terms}
+    return {
+        "pass": "verdict",
+        "name": name,
+        "tool": tool_name,
+        "expression": expression,
+        "outcome": outcome,
+        **terms,
+    }
 
 
 def _tier(name: str, tool_name: str, expression: str, outcome: str) -> dict[str, Any]:
@@ -240,7 +249,9 @@ def change_rule(name: str, **fields: Any) -> None:
 
 
 def person(name: str, *groups: str, **fields: Any) -> User:
-    made = User.objects.create(username=name, email=f"{name}@example.org", first_name=name.capitalize(), **fields)
+    made = User.objects.create(
+        username=name, email=f"{name}@example.org", first_name=name.capitalize(), **fields
+    )
     made.groups.set([Group.objects.get_or_create(name=group)[0] for group in groups])
     return made
 
@@ -248,7 +259,9 @@ def person(name: str, *groups: str, **fields: Any) -> User:
 # -- Moves ----------------------------------------------------------------------------------
 
 
-def submitted(name: str = "approvals-desk", *, owner: User | None = None, on_behalf_of: str = "", **arguments: Any) -> Run:
+def submitted(
+    name: str = "approvals-desk", *, owner: User | None = None, on_behalf_of: str = "", **arguments: Any
+) -> Run:
     labels = arguments.pop("labels", {})
     asked = lifecycle.Submission(
         name, arguments, labels, on_behalf_of=on_behalf_of, owner_id=str(owner.pk) if owner else "0"
@@ -315,7 +328,11 @@ def refusals(request: Request) -> list[tuple[str, str]]:
 
 def counts(request: Request) -> tuple[str, int, int]:
     """The state, and how many decisions and permits there are of this request."""
-    return fresh(request).state, Decision.objects.filter(request=request).count(), Permit.objects.filter(request=request).count()
+    return (
+        fresh(request).state,
+        Decision.objects.filter(request=request).count(),
+        Permit.objects.filter(request=request).count(),
+    )
 
 
 def step_of(request: Request) -> Step:

@@ -74,7 +74,9 @@ def _broken() -> Iterator[str]:
             yield f"{request.ref} is {request.state} and has {len(live)} permits in force"
         used = [p for p in permits if p.consumed_at is not None]
         for permit in used:
-            if (request.step.executed_digest or request.step.arguments_digest) != permit.revision.arguments_digest:
+            if (
+                request.step.executed_digest or request.step.arguments_digest
+            ) != permit.revision.arguments_digest:
                 yield f"4: {request.ref}: what was sent is not what was approved"
         if request.step.dispatched_at is not None and len(used) != 1:
             yield f"4: {request.ref}: dispatched with {len(used)} permits used"

@@ -1,13 +1,16 @@
 """What was approved is what runs: the permit, and everything that may stand between it and the call."""
 
+import dataclasses
 import json
 from decimal import Decimal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from hypothesis import HealthCheck, given, settings, strategies as some
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
 
 from approvals import authority
 from approvals.exceptions import Closed
@@ -15,6 +18,7 @@ from approvals.models import Permit, Request
 from runs import gate, values
 from runs.exceptions import PermitRefused
 from runs.models import Step
+from runs.tools import declared
 from tests.approvals import desk
 
 pytestmark = [pytest.mark.django_db]
@@ -33,7 +37,7 @@ def tamper(table: str, assignment: str, **where: object) -> None:
     column, value = next(iter(where.items()))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
-        cursor.execute(f"UPDATE {table} SET {assignment} WHERE {column} = %s", [value])  # noqa: S608
+        cursor.execute(f"UPDATE {table} SET {assignment} WHERE {column} = %s", [value])
         assert cursor.rowcount == 1
         cursor.execute("SET LOCAL session_replication_role = DEFAULT")
 
@@ -61,14 +65,21 @@ def test_arguments_of_the_revision_changed_in_the_database_run_nothing(approved:
 def test_arguments_and_their_digest_changed_in_the_database_run_nothing(approved: Request) -> None:
     """Whoever changes the text also changes the digest beside it; the decision still carries another."""
     digest = values.digest(CHEAP.strip("'"))
-    tamper("approvals_revision", f"arguments = {CHEAP}, arguments_digest = '{digest}'", request_id=approved.pk)
+    tamper(
+        "approvals_revision", f"arguments = {CHEAP}, arguments_digest = '{digest}'", request_id=approved.pk
+    )
     asked_again(approved)
 
 
 def test_facts_changed_in_the_database_run_nothing(people: SimpleNamespace) -> None:
     request = desk.opened()
     desk.decide(request, people.ana)
-    kept = json.dumps([{**fact, "value": '"5.00"'} if fact["name"] == "given_back" else fact for fact in request.revision.facts])
+    kept = json.dumps(
+        [
+            {**fact, "value": '"5.00"'} if fact["name"] == "given_back" else fact
+            for fact in request.revision.facts
+        ]
+    )
     desk.world.facts["given"] = Decimal("5.00")
     tamper("approvals_revision", f"facts = '{kept}'", request_id=request.pk)
     asked_again(request)
@@ -132,6 +143,25 @@ def test_bytes_kept_hashed_and_sent_are_the_same(people: SimpleNamespace, to: st
     assert desk.world.calls == [("wire", {"to": to, "amount": str(amount)})]
 
 
+@whole
+def test_tool_that_changed_since_the_approval_is_asked_again(
+    approved: Request, ben: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revision is tool and version: what was approved was another one."""
+    before = desk.wire
+    properties = dataclasses.replace(before.properties, idempotent=False)
+    changed: Any = declared.Tool(before.function, properties, name="wire")
+    monkeypatch.setitem(declared._registry, "wire", changed)
+    monkeypatch.setattr(desk, "wire", changed)
+    desk.drive(approved)
+    assert (desk.counts(approved), desk.world.calls) == (("open", 1, 1), [])
+    assert desk.numbers(approved) == [(1, ""), (2, "tool")]
+    standing = desk.fresh(approved).revision
+    assert [before.version == changed.version, standing.tool_version] == [False, changed.version]
+    desk.decide(approved, ben)
+    assert desk.result(approved)["result"] == "wired 100.00"
+
+
 # -- Policy between the approval and the call -----------------------------------------------------
 
 
@@ -178,7 +208,9 @@ def test_policy_that_denies_now_ends_the_call(approved: Request) -> None:
         ("too large", {"expression": "false"}),
     ],
 )
-def test_policy_that_asks_no_more_changes_nothing(approved: Request, rule: str, fields: dict[str, object]) -> None:
+def test_policy_that_asks_no_more_changes_nothing(
+    approved: Request, rule: str, fields: dict[str, object]
+) -> None:
     desk.change_rule(rule, **fields)
     assert desk.result(approved)["result"] == "wired 100.00"
 
@@ -230,6 +262,32 @@ def test_policy_that_cannot_be_asked_holds(people: SimpleNamespace) -> None:
     request = desk.opened("approvals-wirer", amount="1.00")
     assert (request.tier, request.group, desk.counts(request)) == ("R3", None, ("open", 0, 0))
     assert desk.reviewers.eligibility(fay, request).decides is True
+
+
+@whole
+def test_question_that_no_rule_holds_is_asked_all_the_same(people: SimpleNamespace) -> None:
+    """A question always waits for a person: the fallback's, in 72 hours, and it is not "not gated"."""
+    desk.change_rule("ask", expression="false")
+    question = desk.opened("approvals-asker")
+    assert (question.tier, question.group, question.revision.judgement["verdict"]) == ("R1", None, "hold")
+    assert round((question.decide_by - question.opened_at).total_seconds()) == 72 * 3600
+    assert desk.reviewers.eligibility(desk.person("fay", "reviewers"), question).decides is True
+
+
+@whole
+def test_question_that_a_rule_allows_is_asked_all_the_same(people: SimpleNamespace) -> None:
+    desk.change_rule("ask", outcome="allow", reviewers=None)
+    assert desk.opened("approvals-asker").tier == "R1"
+
+
+@whole
+def test_question_that_policy_denies_is_not_asked(people: SimpleNamespace) -> None:
+    desk.change_rule("ask", outcome="deny", reviewers=None)
+    run = desk.submitted("approvals-asker")
+    desk.execution.drive(run.pk)
+    run.refresh_from_db()
+    assert json.loads(run.result)["error"] == "Denied"
+    assert Request.objects.count() == 0
 
 
 @whole

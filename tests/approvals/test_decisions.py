@@ -69,7 +69,9 @@ def test_reject_reaches_the_agent_with_its_reason_and_who(request_: Request, ana
 
 def test_respond_gives_the_agent_the_answer(people: SimpleNamespace) -> None:
     question = desk.opened("approvals-asker")
-    desk.decide(question, people.ana, "respond", answer={"vendor": "high", "number": 7, "note": "the red one"})
+    desk.decide(
+        question, people.ana, "respond", answer={"vendor": "high", "number": 7, "note": "the red one"}
+    )
     assert desk.result(question) == {"vendor": "high", "number": 7, "note": "the red one"}
     assert desk.counts(question) == ("in_force", 1, 0)
 
@@ -141,8 +143,6 @@ def test_decide_by_a_disabled_person_is_not_visible(request_: Request, ana: User
 # -- 403 ----------------------------------------------------------------------------------
 
 
-
-
 @pytest.mark.parametrize(
     ("on_behalf_of", "why"),
     [
@@ -152,7 +152,9 @@ def test_decide_by_a_disabled_person_is_not_visible(request_: Request, ana: User
         ("ana", "The run acts for you, so somebody else decides."),
     ],
 )
-def test_decide_by_whom_the_run_acts_for_is_refused(people: SimpleNamespace, on_behalf_of: str, why: str) -> None:
+def test_decide_by_whom_the_run_acts_for_is_refused(
+    people: SimpleNamespace, on_behalf_of: str, why: str
+) -> None:
     request = desk.opened(on_behalf_of=on_behalf_of)
     with pytest.raises(NotEligible, match=why):
         desk.decide(request, people.ana)
@@ -195,7 +197,9 @@ def test_decide_without_a_digest_is_refused(request_: Request, ana: User) -> Non
     assert (desk.counts(request_), desk.refusals(request_)) == (("open", 0, 0), [("Ana", "digest_missing")])
 
 
-@pytest.mark.parametrize("verb", ["", "APPROVED", "Approve", "true", "1", "[]", "{}", "null", "edit", "respond", "\x00"])
+@pytest.mark.parametrize(
+    "verb", ["", "APPROVED", "Approve", "true", "1", "[]", "{}", "null", "edit", "respond", "\x00"]
+)
 def test_decide_with_another_verb_is_refused(request_: Request, ana: User, verb: str) -> None:
     """F20: what is not exactly a verb of this request is no decision."""
     with pytest.raises(Unfit) as refused:
@@ -212,7 +216,9 @@ def test_approve_a_question_is_refused(people: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "   ", "\n", "x" * 4001, "a\x00b", "\ud83c"])
-def test_reject_with_a_reason_that_cannot_be_kept_is_refused(request_: Request, ana: User, reason: str) -> None:
+def test_reject_with_a_reason_that_cannot_be_kept_is_refused(
+    request_: Request, ana: User, reason: str
+) -> None:
     with pytest.raises(Unfit) as refused:
         desk.decide(request_, ana, "reject", reason=reason)
     assert list(refused.value.errors) == ["reason"]
@@ -220,7 +226,9 @@ def test_reject_with_a_reason_that_cannot_be_kept_is_refused(request_: Request, 
 
 
 @pytest.mark.parametrize("reason", ["x" * 4000, "😀 שלום", "<b>no</b>"])
-def test_reject_with_any_other_reason_reaches_the_agent_as_it_is(request_: Request, ana: User, reason: str) -> None:
+def test_reject_with_any_other_reason_reaches_the_agent_as_it_is(
+    request_: Request, ana: User, reason: str
+) -> None:
     desk.decide(request_, ana, "reject", reason=reason)
     assert desk.result(request_)["args"] == [reason, "Ana"]
 
@@ -239,7 +247,9 @@ def test_reject_with_any_other_reason_reaches_the_agent_as_it_is(request_: Reque
         ({"vendor": "low", "number": 3, "note": "a\x00b"}, ["note"]),
     ],
 )
-def test_respond_with_what_does_not_fit_is_refused(people: SimpleNamespace, answer: Any, places: list[str]) -> None:
+def test_respond_with_what_does_not_fit_is_refused(
+    people: SimpleNamespace, answer: Any, places: list[str]
+) -> None:
     question = desk.opened("approvals-asker")
     with pytest.raises(Unfit) as refused:
         desk.decide(question, people.ana, "respond", answer=answer)
@@ -282,7 +292,9 @@ def test_nonce_that_is_none_of_ours_names_no_form(request_: Request, ana: User, 
 # -- 409 ----------------------------------------------------------------------------------
 
 
-def test_decide_after_somebody_else_says_who_what_and_when(request_: Request, people: SimpleNamespace) -> None:
+def test_decide_after_somebody_else_says_who_what_and_when(
+    request_: Request, people: SimpleNamespace
+) -> None:
     """F08."""
     desk.decide(request_, people.ana)
     made = Decision.objects.get()
@@ -290,7 +302,13 @@ def test_decide_after_somebody_else_says_who_what_and_when(request_: Request, pe
         with pytest.raises(Closed) as late:
             desk.decide(request_, people.ben, verb)
         said = late.value
-        assert (said.status, said.code, said.by, said.at, said.verb) == (409, "decided", "Ana", made.made_at, "approve")
+        assert (said.status, said.code, said.by, said.at, said.verb) == (
+            409,
+            "decided",
+            "Ana",
+            made.made_at,
+            "approve",
+        )
     assert desk.counts(request_) == ("in_force", 1, 1)
     assert desk.refusals(request_) == [("Ben", "decided"), ("Ben", "decided")]
 
@@ -430,7 +448,9 @@ def test_respond_again_gives_the_first_answer_and_another_is_refused(people: Sim
         desk.decide(question, people.ana, "respond", answer={**said, "number": 2})
 
 
-def test_approve_an_edit_again_from_the_same_page_gives_the_first_answer(request_: Request, ana: User) -> None:
+def test_approve_an_edit_again_from_the_same_page_gives_the_first_answer(
+    request_: Request, ana: User
+) -> None:
     """The edit made a new revision, so that only the page's nonce tells that it is the same form."""
     posted = {"digest": request_.revision.digest, "edit": desk.edited(request_, amount="25.00"), "nonce": "n"}
     first = desk.decide(request_, ana, **posted)
@@ -560,7 +580,9 @@ def test_decision_stops_the_clock_of_the_question(slow: Request, ana: User) -> N
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
-def test_role_lost_in_the_window_voids_the_decision(slow: Request, people: SimpleNamespace, verb: str) -> None:
+def test_role_lost_in_the_window_voids_the_decision(
+    slow: Request, people: SimpleNamespace, verb: str
+) -> None:
     desk.decide(slow, people.ana, verb)
     people.ana.groups.clear()
     desk.later(61)
@@ -575,7 +597,9 @@ def test_role_lost_in_the_window_voids_the_decision(slow: Request, people: Simpl
     assert desk.counts(slow) == ("in_force", 2, 1)
 
 
-def test_role_lost_in_the_window_gives_the_question_its_end_back(slow: Request, people: SimpleNamespace) -> None:
+def test_role_lost_in_the_window_gives_the_question_its_end_back(
+    slow: Request, people: SimpleNamespace
+) -> None:
     desk.decide(slow, people.ana)
     people.ana.groups.clear()
     desk.later(61)

@@ -9,12 +9,25 @@ import pytest
 
 from approvals import requests
 from approvals.presentation import digests
+from approvals.presentation.words import WORDS
 from runs import values
 from tests.approvals import desk
 
 FACTS = [
-    {"name": "status", "value": '"paid"', "title": "Status", "kind": "blocking", "read_at": "2026-01-01T00:00:00+00:00"},
-    {"name": "given", "value": '"0.00"', "title": "Given", "kind": "material", "read_at": "2026-01-01T00:00:00+00:00"},
+    {
+        "name": "status",
+        "value": '"paid"',
+        "title": "Status",
+        "kind": "blocking",
+        "read_at": "2026-01-01T00:00:00+00:00",
+    },
+    {
+        "name": "given",
+        "value": '"0.00"',
+        "title": "Given",
+        "kind": "material",
+        "read_at": "2026-01-01T00:00:00+00:00",
+    },
 ]
 SHOWN: dict[str, Any] = {
     "ref": "7Q2F8M3K00",
@@ -23,7 +36,14 @@ SHOWN: dict[str, Any] = {
     "tool_version": "a" * 64,
     "arguments_digest": values.digest('{"amount":"240.00"}'),
     "facts": FACTS,
-    "judgement": {"tier": "R2", "policy_version": 3, "quorum": 1, "why": "x", "decide_within": 60, "undo_window": 0},
+    "judgement": {
+        "tier": "R2",
+        "policy_version": 3,
+        "quorum": 1,
+        "why": "x",
+        "decide_within": 60,
+        "undo_window": 0,
+    },
     "principal": "maria@example.org",
     "agent": "desk@1",
 }
@@ -95,9 +115,20 @@ def test_digest_tells_unreadable_from_the_word() -> None:
         (("A1", 1, "x"), ("A", 11, "x")),
     ],
 )
-def test_fingerprint_differs_with_each_of_its_parts(one: tuple[str, int, str], other: tuple[str, int, str]) -> None:
+def test_fingerprint_differs_with_each_of_its_parts(
+    one: tuple[str, int, str], other: tuple[str, int, str]
+) -> None:
     assert digests.fingerprint(*one) != digests.fingerprint(*other)
     assert digests.fingerprint(*one) == digests.fingerprint(*one)
+
+
+def test_fingerprint_is_four_words_and_eight_digits() -> None:
+    assert (len(WORDS), len(set(WORDS))) == (256, 256)
+    assert all(re.fullmatch("[a-z]{3,8}", word) for word in WORDS)
+    found = {digests.fingerprint("A", number, "x") for number in range(2000)}
+    assert len(found) == 2000
+    assert all(re.fullmatch(r"([a-z]+-){3}[a-z]+ [0-9a-f]{8}", each) for each in found)
+    assert {word for each in found for word in each.split()[0].split("-")} == set(WORDS)
 
 
 @pytest.mark.django_db
@@ -107,7 +138,9 @@ def test_stored_digest_is_that_of_what_is_stored(people: SimpleNamespace) -> Non
     desk.decide(request, people.ana, edit=desk.edited(request, amount="1.00"), seen=frozenset({"given_back"}))
     stored = list(request.revisions.order_by("number"))
     assert [revision.number for revision in stored] == [1, 2, 3]
-    assert [requests.view_digest(desk.fresh(request), revision) for revision in stored] == [r.digest for r in stored]
+    assert [requests.view_digest(desk.fresh(request), revision) for revision in stored] == [
+        r.digest for r in stored
+    ]
     assert len({revision.digest for revision in stored}) == 3
 
 

@@ -84,7 +84,9 @@ def test_edit_that_changes_nothing_is_a_plain_approval(request_: Request, ana: U
         ({"abeyance": {"a": 1}}, "abeyance"),
     ],
 )
-def test_edit_that_does_not_fit_the_schema_is_refused(request_: Request, ana: User, edit: dict[str, Any], place: str) -> None:
+def test_edit_that_does_not_fit_the_schema_is_refused(
+    request_: Request, ana: User, edit: dict[str, Any], place: str
+) -> None:
     with pytest.raises(Unfit) as refused:
         desk.decide(request_, ana, edit=desk.edited(request_, **edit))
     assert list(refused.value.errors) == [place]
@@ -132,7 +134,9 @@ def test_edit_to_what_others_decide_is_proposed_to_them(request_: Request, peopl
     assert (desk.counts(request_), desk.numbers(request_)) == (("open", 0, 0), [(1, ""), (2, "edit")])
     standing = desk.fresh(request_)
     assert (standing.group.name, standing.tier) == ("finance", "R3")
-    assert list(request_.notifications.filter(kind="changed").values_list("address", flat=True)) == ["dee@example.org"]
+    assert list(request_.notifications.filter(kind="changed").values_list("address", flat=True)) == [
+        "dee@example.org"
+    ]
     with pytest.raises(NotVisible):
         desk.decide(request_, people.ben)
     desk.decide(request_, people.dee)
@@ -146,7 +150,9 @@ def test_edit_never_lowers_the_tier(people: SimpleNamespace) -> None:
 
 
 def test_edit_to_what_policy_allows_keeps_its_terms(people: SimpleNamespace) -> None:
-    desk.change_rule("desk", expression='tool.effect && !(has(args.amount) && money(args.amount) < money("20.00"))')
+    desk.change_rule(
+        "desk", expression='tool.effect && !(has(args.amount) && money(args.amount) < money("20.00"))'
+    )
     desk.policy.Rule.objects.create(kind="verdict", name="free", tool="wire", outcome="allow", order=500)
     desk.policies.publish(desk.EDITOR)
     request = desk.opened("approvals-wirer", amount="250.00")
@@ -219,7 +225,9 @@ def test_edit_on_what_changed_meanwhile_is_stale(request_: Request, people: Simp
     people.ana.groups.add(desk.Group.objects.get(name="finance"))
     with pytest.raises(Stale) as stale:
         desk.decide(request_, people.ana, digest=old, edit=edit)
-    assert [(c["name"], c["then"], c["now"]) for c in stale.value.changes] == [("amount", '"250.00"', '"6000.00"')]
+    assert [(c["name"], c["then"], c["now"]) for c in stale.value.changes] == [
+        ("amount", '"250.00"', '"6000.00"')
+    ]
     assert desk.numbers(request_) == [(1, ""), (2, "edit")]
 
 

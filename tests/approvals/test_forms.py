@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from django.utils import translation
-from hypothesis import given, settings, strategies as some
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from pydantic import BaseModel, Field
 
 from approvals.forms import SchemaForm
@@ -113,7 +114,10 @@ ANY = some.recursive(
 )  # fmt: skip
 
 
-@given(tree=some.dictionaries(some.sampled_from("abc"), ANY), code=some.text(some.characters(exclude_characters="\x00", exclude_categories=["Cs"])))
+@given(
+    tree=some.dictionaries(some.sampled_from("abc"), ANY),
+    code=some.text(some.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
+)
 @settings(max_examples=60, deadline=None)
 def test_untouched_fields_keep_any_value(tree: dict[str, Any], code: str) -> None:
     found = value(form_of({**KEPT, "tree": tree, "code": code, "letter": code}))
@@ -201,7 +205,9 @@ def test_typed_value_that_cannot_be_meant_is_refused_at_its_field(name: str, typ
 @pytest.mark.parametrize("name", ["amount", "ratio"])
 def test_number_with_a_comma_says_what_would_be_right(name: str) -> None:
     form = form_of(KEPT, **{name: "1.234,50"})
-    assert form.errors[name] == ["“1.234,50” is not a number such as 1234.50, with a point and without spaces."]
+    assert form.errors[name] == [
+        "“1.234,50” is not a number such as 1234.50, with a point and without spaces."
+    ]
 
 
 @pytest.mark.parametrize(("name", "kept"), [("memo", "x"), ("spare", "low"), ("count", 3)])
@@ -240,7 +246,10 @@ class Shapes(BaseModel):
 
 
 def test_choices_of_any_type_are_choices() -> None:
-    form = SchemaForm(Shapes.model_json_schema(), data={"f-colour": "2", "f-kind": "low", "f-maybe": "", "f-price": "", "f-both": "3"})
+    form = SchemaForm(
+        Shapes.model_json_schema(),
+        data={"f-colour": "2", "f-kind": "low", "f-maybe": "", "f-price": "", "f-both": "3"},
+    )
     kinds = {name: type(field).__name__ for name, field in form.fields.items()}
     assert kinds == {
         "colour": "ChoiceField",
@@ -266,7 +275,9 @@ def test_required_field_left_empty_is_refused() -> None:
 
 
 def test_refuse_puts_errors_at_their_fields_and_others_on_top() -> None:
-    form = SchemaForm(desk.Answer.model_json_schema(), data={"f-vendor": "low", "f-number": "1", "f-note": ""})
+    form = SchemaForm(
+        desk.Answer.model_json_schema(), data={"f-vendor": "low", "f-number": "1", "f-note": ""}
+    )
     assert form.is_valid()
     form.refuse({"number": "too small", "": "policy says no", "stranger": "is not known"})
     told = json.loads(form.errors.as_json())

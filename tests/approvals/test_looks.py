@@ -169,7 +169,11 @@ def test_look_that_cannot_read_one_and_sees_another_change_makes_a_revision_of_i
     desk.look(request_, status=AWAY, given=Decimal("40.00"))
     standing = desk.fresh(request_)
     assert desk.numbers(request_) == [(1, ""), (2, "drift")]
-    assert standing.revision.fact_values() == {"charge_state": '"paid"', "given_back": '"40.00"', "list_size": "3"}
+    assert standing.revision.fact_values() == {
+        "charge_state": '"paid"',
+        "given_back": '"40.00"',
+        "list_size": "3",
+    }
     assert shown(request_)["charge_state"] is None
 
 
@@ -271,7 +275,9 @@ def test_look_after_an_edit_sees_the_edited_call(people: SimpleNamespace) -> Non
 # -- At the call ---------------------------------------------------------------------------------
 
 
-def test_drift_right_before_the_call_reopens_and_runs_nothing(request_: Request, people: SimpleNamespace) -> None:
+def test_drift_right_before_the_call_reopens_and_runs_nothing(
+    request_: Request, people: SimpleNamespace
+) -> None:
     desk.decide(request_, people.ana)
     desk.world.facts["given"] = Decimal("240.00")
     run = desk.drive(request_)
@@ -307,7 +313,9 @@ def test_unreadable_right_before_the_call_waits_for_its_source(request_: Request
     assert desk.result(request_)["result"] == "given 240.00"
 
 
-def test_drift_reopens_an_edited_call_with_its_author_and_note(request_: Request, people: SimpleNamespace) -> None:
+def test_drift_reopens_an_edited_call_with_its_author_and_note(
+    request_: Request, people: SimpleNamespace
+) -> None:
     desk.decide(request_, people.ana, edit=desk.edited(request_, amount="25.00"), reason="one invoice only")
     desk.world.facts["given"] = Decimal("5.00")
     desk.drive(request_)

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from datetime import timedelta
-from email import message_from_bytes, policy as email_policy
+from email import message_from_bytes
+from email import policy as email_policy
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -12,7 +13,9 @@ from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.core.mail.backends.locmem import EmailBackend
 from django.db import connection, transaction
-from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as some
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as some
 
 from approvals import notifications
 from approvals.models import Notification, Request
@@ -55,7 +58,9 @@ def told(request: Request) -> list[tuple[str, int, str]]:
 
 
 def send_all(request: Request) -> list[bool]:
-    return [notifications.send(pk) for pk in request.notifications.order_by("id").values_list("pk", flat=True)]
+    return [
+        notifications.send(pk) for pk in request.notifications.order_by("id").values_list("pk", flat=True)
+    ]
 
 
 def row_of(request: Request, who: User, **more: Any) -> Notification:
@@ -183,7 +188,9 @@ def test_mail_holds_nothing_of_the_agents(people: SimpleNamespace, said: str) ->
     for row in [row_of(request, people.ana), row_of(question, people.ana)]:
         message = notifications.compose(row)
         text = text_of(message)
-        assert [part for part in (said, said[:40], "evil", "Bcc", "href", "img", "💸", "\u202e") if part in text] == []
+        assert [
+            part for part in (said, said[:40], "evil", "Bcc", "href", "img", "💸", "\u202e") if part in text
+        ] == []
         names = sorted(name for name, _ in message.message().items())
         assert names == [
             "Auto-Submitted", "Content-Transfer-Encoding", "Content-Type", "Date", "From", "MIME-Version",
@@ -193,9 +200,13 @@ def test_mail_holds_nothing_of_the_agents(people: SimpleNamespace, said: str) ->
 
 
 @given(token=some.text(some.sampled_from("qxzjkvQXZJKV"), min_size=12, max_size=60))
-@hypothesis_settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_mail_holds_no_value_name_or_label(people: SimpleNamespace, token: str) -> None:
-    request = desk.opened("approvals-wirer", to=token, amount="987.65", on_behalf_of=token, labels={"k": token})
+    request = desk.opened(
+        "approvals-wirer", to=token, amount="987.65", on_behalf_of=token, labels={"k": token}
+    )
     text = text_of(notifications.compose(row_of(request, people.ana)))
     assert [part for part in (token, "987", "wire", "Wire", "approvals-wirer", "shop") if part in text] == []
 
@@ -228,20 +239,28 @@ def test_send_after_a_sweeper_died_in_between_sends_again(request_: Request, ana
     assert len(mail.outbox) == 1
 
 
-def test_send_holds_no_transaction_while_it_talks(request_: Request, ana: User, server: type[Refusing]) -> None:
+def test_send_holds_no_transaction_while_it_talks(
+    request_: Request, ana: User, server: type[Refusing]
+) -> None:
     """HOUSE §2: no network in a transaction. The test's own is the only one there is."""
     server.depths = []
     notifications.send(row_of(request_, ana).pk)
     assert server.depths == [len(connection.savepoint_ids)]
 
 
-def test_send_that_fails_is_tried_again_each_time_later(request_: Request, ana: User, server: type[Refusing]) -> None:
+def test_send_that_fails_is_tried_again_each_time_later(
+    request_: Request, ana: User, server: type[Refusing]
+) -> None:
     server.refuses = ConnectionRefusedError("no \x00 mail today")
     row, waits = row_of(request_, ana), []
     for attempt in range(1, 13):
         assert notifications.send(row.pk) is True
         row.refresh_from_db()
-        assert (row.attempts, row.sent_at, row.problem) == (attempt, None, "ConnectionRefusedError: no  mail today")
+        assert (row.attempts, row.sent_at, row.problem) == (
+            attempt,
+            None,
+            "ConnectionRefusedError: no  mail today",
+        )
         waits.append(round((row.next_try_at - clock.now()).total_seconds()))
         assert notifications.send(row.pk) is False
         Notification.objects.filter(pk=row.pk).update(next_try_at=clock.now() - timedelta(seconds=1))
@@ -250,7 +269,9 @@ def test_send_that_fails_is_tried_again_each_time_later(request_: Request, ana: 
     assert notifications.send(row.pk) is False
 
 
-def test_send_after_the_server_is_back_sends_one_mail(request_: Request, ana: User, server: type[Refusing]) -> None:
+def test_send_after_the_server_is_back_sends_one_mail(
+    request_: Request, ana: User, server: type[Refusing]
+) -> None:
     """F71: one that fails stops no other, and none is sent twice."""
     server.refuses = OSError("away")
     assert send_all(request_) == [True, True]
@@ -261,7 +282,9 @@ def test_send_after_the_server_is_back_sends_one_mail(request_: Request, ana: Us
     assert len(mail.outbox) == 2
 
 
-def test_mail_server_away_leaves_the_request_as_it_is(request_: Request, ana: User, server: type[Refusing]) -> None:
+def test_mail_server_away_leaves_the_request_as_it_is(
+    request_: Request, ana: User, server: type[Refusing]
+) -> None:
     """C-80."""
     server.refuses = OSError("away")
     send_all(request_)
@@ -301,7 +324,9 @@ def test_send_after_cancel_gives_up(request_: Request) -> None:
     gave_up(request_)
 
 
-def test_send_to_who_lost_the_role_was_disabled_or_deleted_gives_up(request_: Request, people: SimpleNamespace) -> None:
+def test_send_to_who_lost_the_role_was_disabled_or_deleted_gives_up(
+    request_: Request, people: SimpleNamespace
+) -> None:
     cleo = desk.person("cleo", "refunds")
     notifications.announce(request_, "opened")
     people.ana.groups.clear()

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals.exceptions import Closed, NotEligible, Stale
-from approvals.models import Request, Revision
+from approvals.models import Decision, Request, Revision
 from approvals.presentation import pages
 from runs import clock, endings, holds
 from runs.actors import SYSTEM
@@ -97,7 +97,9 @@ def test_kinds_say_what_json_cannot(request_: Request) -> None:
 def test_facts_tell_then_and_now(request_: Request) -> None:
     desk.look(request_, given=Decimal("5.00"), size=ValueError("away"))
     standing = desk.fresh(request_)
-    told = [(f.label, f.then, f.now, f.state, f.source, f.kind) for f in pages.facts(standing, standing.revision)]
+    told = [
+        (f.label, f.then, f.now, f.state, f.source, f.kind) for f in pages.facts(standing, standing.revision)
+    ]
     assert told == [
         ("State of the charge", "paid", "paid", "same", "payments", "blocking"),
         ("Given back so far", "0.00", "5.00", "changed", "payments", "material"),
@@ -109,7 +111,11 @@ def test_facts_compare_with_the_first_proposal_after_many_looks(request_: Reques
     for given in ("5.00", "6.00", "0.00"):
         desk.look(request_, given=Decimal(given))
     standing = desk.fresh(request_)
-    assert [(f.then, f.now, f.state) for f in pages.facts(standing, standing.revision)][1] == ("0.00", "0.00", "same")
+    assert [(f.then, f.now, f.state) for f in pages.facts(standing, standing.revision)][1] == (
+        "0.00",
+        "0.00",
+        "same",
+    )
 
 
 def test_rows_tell_added_removed_and_changed() -> None:
@@ -156,7 +162,13 @@ def row(ref: str, tier: str, minutes: int | None) -> pages.InboxRow:
 
 
 def test_lanes_put_the_higher_tier_first_then_who_has_less_time() -> None:
-    found = [row("D", "R1", None), row("C", "R1", 90), row("B", "R2", 90), row("A", "R2", 30), row("E", "R1", 90)]
+    found = [
+        row("D", "R1", None),
+        row("C", "R1", 90),
+        row("B", "R2", 90),
+        row("A", "R2", 30),
+        row("E", "R1", 90),
+    ]
     assert [each.ref for each in pages.lanes(found)[0]["rows"]] == ["A", "B", "C", "E", "D"]
     assert pages.lanes([]) == []
 
@@ -165,7 +177,9 @@ def test_inbox_row_marks_what_changed_and_what_was_edited(people: SimpleNamespac
     request = desk.opened(amount="2000.00")
     desk.look(request, given=Decimal("5.00"))
     assert pages.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("changed",)
-    desk.decide(request, people.ana, edit=desk.edited(request, amount="1500.00"), seen=frozenset({"given_back"}))
+    desk.decide(
+        request, people.ana, edit=desk.edited(request, amount="1500.00"), seen=frozenset({"given_back"})
+    )
     assert pages.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("edited",)
 
 
@@ -203,8 +217,12 @@ def test_refusal_of_each_kind(request_: Request, ana: User) -> None:
     desk.decide(request_, ana, "reject")
     at = clock.now()
     told = {
-        "first, same": pages.refusal(request_, "reject", Closed("decided", "", by="Ana", at=at, verb="reject")),
-        "first, other": pages.refusal(request_, "approve", Closed("decided", "", by="Ana", at=at, verb="reject")),
+        "first, same": pages.refusal(
+            request_, "reject", Closed("decided", "", by="Ana", at=at, verb="reject")
+        ),
+        "first, other": pages.refusal(
+            request_, "approve", Closed("decided", "", by="Ana", at=at, verb="reject")
+        ),
         "expired": pages.refusal(request_, "approve", Closed("expired", "It expired.", at=at)),
         "cancelled": pages.refusal(request_, "approve", Closed("cancelled", "enough")),
         "stale": pages.refusal(request_, "approve", Stale("changed")),
@@ -225,8 +243,9 @@ def test_refusal_of_each_kind(request_: Request, ana: User) -> None:
 # -- What came of it ----------------------------------------------------------------------------------
 
 
-def happened(request: Request) -> tuple[list[str], bool]:
-    events, over = pages.outcome(Request.objects.select_related("step", "run").get(pk=request.pk))
+def happened(request: Request, decision: Decision | None = None) -> tuple[list[str], bool]:
+    made = decision or request.decisions.get()
+    events, over = pages.outcome(desk.fresh(request), made)
     return [event["what"] for event in events], over
 
 
@@ -261,6 +280,25 @@ def test_outcome_of_an_undecided_window_says_nothing_yet(people: SimpleNamespace
     request = desk.opened()
     desk.decide(request, people.ana)
     assert happened(request) == ([], False)
+
+
+def test_outcome_of_a_decision_that_no_longer_counts(request_: Request, people: SimpleNamespace) -> None:
+    """S5: whatever was decided afterwards, it is not what came of this one."""
+    first = desk.decide(request_, people.ana).decision
+    desk.world.facts["given"] = Decimal("1.00")
+    desk.drive(request_)
+    assert happened(request_, first) == (["It no longer counts: what it was about changed."], True)
+    second = desk.decide(request_, people.ben, "reject").decision
+    desk.drive(request_)
+    assert happened(request_, first) == (["It no longer counts: what it was about changed."], True)
+    assert happened(request_, second)[0][1] == "The agent read the rejection."
+
+
+def test_outcome_of_the_first_of_two_approvals(people: SimpleNamespace) -> None:
+    desk.change_rule("desk", quorum=2)
+    request = desk.opened()
+    desk.decide(request, people.ana)
+    assert happened(request) == (["It counts, and waits for somebody else's approval."], True)
 
 
 def test_outcome_of_a_run_that_was_cancelled(request_: Request, ana: User) -> None:

@@ -174,7 +174,7 @@ def test_compile_ends_in_a_rule_or_a_refusal(text):
     assert 1 <= place.column <= len(text) + 1
 
 
-@given(st.lists(st.sampled_from("args x . ( ) all exists , && || true tool name boom use count '1h' [ ] ! == money".split()), max_size=12))  # fmt: skip # noqa: E501, SIM905
+@given(st.lists(st.sampled_from("args x . ( ) all exists , && || true tool name boom use count '1h' [ ] ! == money".split()), max_size=12))  # fmt: skip # noqa: SIM905
 def test_a_rule_that_compiles_knows_every_name_it_uses(words):
     try:
         rule = policies.compile_rule(" ".join(words))

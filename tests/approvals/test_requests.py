@@ -74,7 +74,9 @@ def test_open_twice_for_one_call_is_one_request(request_: Request) -> None:
     assert desk.drive(request_).status == "suspended"
     assert Request.objects.count() == 1
     with pytest.raises(IntegrityError), transaction.atomic():
-        Request.objects.create(run=request_.run, step=request_.step, hold=request_.hold, kind="approval", tier="R1")
+        Request.objects.create(
+            run=request_.run, step=request_.step, hold=request_.hold, kind="approval", tier="R1"
+        )
 
 
 def test_request_is_not_deleted_with_what_it_hangs_on(request_: Request) -> None:
@@ -92,7 +94,12 @@ def test_revise_opens_again_and_voids_the_permit(request_: Request, ana: User) -
     desk.world.facts["given"] = desk.Decimal("1.00")
     desk.drive(request_)
     standing = desk.fresh(request_)
-    assert (standing.state, standing.number, standing.decided_at, standing.closed_at) == ("open", 2, None, None)
+    assert (standing.state, standing.number, standing.decided_at, standing.closed_at) == (
+        "open",
+        2,
+        None,
+        None,
+    )
     permit = Permit.objects.get()
     assert (permit.voided_at is None, permit.void_why) == (False, "drift")
     assert desk.told(request_) == ["opened", "decided", "in_force", "permit_voided", "revised"]
@@ -101,9 +108,19 @@ def test_revise_opens_again_and_voids_the_permit(request_: Request, ana: User) -
 def test_revise_is_journalled_with_what_changed(request_: Request) -> None:
     desk.look(request_, given=desk.Decimal("1.00"))
     detail = json.loads(JournalEntry.objects.of(request_.stream).get(verb="revised").detail)
-    assert (detail["revision"], detail["reason"], detail["digest"]) == (2, "drift", desk.fresh(request_).revision.digest)
+    assert (detail["revision"], detail["reason"], detail["digest"]) == (
+        2,
+        "drift",
+        desk.fresh(request_).revision.digest,
+    )
     assert detail["changes"] == [
-        {"name": "given_back", "title": "Given back so far", "kind": "material", "then": '"0.00"', "now": '"1.00"'}
+        {
+            "name": "given_back",
+            "title": "Given back so far",
+            "kind": "material",
+            "then": '"0.00"',
+            "now": '"1.00"',
+        }
     ]
 
 
@@ -114,7 +131,11 @@ def test_close_ends_it_once(request_: Request) -> None:
     assert requests.close(request_, RequestState.WITHDRAWN, why="no longer wanted") is True
     assert requests.close(request_, RequestState.CANCELLED, why="later") is False
     closed = desk.fresh(request_)
-    assert (closed.state, closed.closed_why, closed.closed_at is None) == ("withdrawn", "no longer wanted", False)
+    assert (closed.state, closed.closed_why, closed.closed_at is None) == (
+        "withdrawn",
+        "no longer wanted",
+        False,
+    )
     assert desk.told(request_) == ["opened", "withdrawn"]
     endings.cancel(request_.run_id, actor=OPERATOR)
 
@@ -125,7 +146,9 @@ def test_close_cuts_a_long_why(request_: Request) -> None:
     endings.cancel(request_.run_id, actor=OPERATOR)
 
 
-@pytest.mark.parametrize(("verb", "state"), [("approve", "cancelled"), ("reject", "rejected"), ("", "cancelled")])
+@pytest.mark.parametrize(
+    ("verb", "state"), [("approve", "cancelled"), ("reject", "rejected"), ("", "cancelled")]
+)
 def test_cancel_of_the_run_closes_what_stands(request_: Request, ana: User, verb: str, state: str) -> None:
     if verb:
         desk.decide(request_, ana, verb)
@@ -157,7 +180,11 @@ def test_expire_names_nobody_and_is_not_a_rejection(request_: Request) -> None:
     desk.later(3601)
     holds.expire(request_.hold_id)
     closed = desk.fresh(request_)
-    assert (closed.state, closed.closed_why, closed.decisions.count()) == ("expired", "nobody decided in time", 0)
+    assert (closed.state, closed.closed_why, closed.decisions.count()) == (
+        "expired",
+        "nobody decided in time",
+        0,
+    )
     rows = JournalEntry.objects.of(request_.stream).filter(verb="expired")
     assert [(row.actor_kind, row.actor_id) for row in rows] == [("system", "")]
 

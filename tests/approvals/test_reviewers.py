@@ -57,7 +57,9 @@ def test_member_of_two_groups_sees_each_once(request_: Request, people: SimpleNa
     assert list(reviewers.visible_to(people.ana)) == [request_]
 
 
-def test_disabled_superuser_and_disabled_member_see_nothing(request_: Request, people: SimpleNamespace) -> None:
+def test_disabled_superuser_and_disabled_member_see_nothing(
+    request_: Request, people: SimpleNamespace
+) -> None:
     for who in (people.ana, people.olu):
         User.objects.filter(pk=who.pk).update(is_active=False)
         again = User.objects.get(pk=who.pk)
@@ -127,4 +129,7 @@ def test_author_counts_from_r3_on(people: SimpleNamespace, amount: str, author: 
     request = desk.opened(amount=amount)
     desk.decide(request, people.ana, edit=desk.edited(request, charge="ch_2"))
     revision = desk.fresh(request).revision
-    assert (reviewers.is_author(people.ana, revision), reviewers.is_author(people.ben, revision)) == (author, False)
+    assert (reviewers.is_author(people.ana, revision), reviewers.is_author(people.ben, revision)) == (
+        author,
+        False,
+    )

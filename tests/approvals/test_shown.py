@@ -23,7 +23,12 @@ def told() -> Iterator[None]:
 
     @tool(effect=True, consequence="{recipients} get “{subject}” at once. {{sic}}")
     def tell_all(
-        context: ToolContext, subject: str, recipients: list[str], extra: dict[str, int], urgent: bool, cc: str | None
+        context: ToolContext,
+        subject: str,
+        recipients: list[str],
+        extra: dict[str, int],
+        urgent: bool,
+        cc: str | None,
     ) -> str:
         """Tell {recipients} about {subject} ({urgent}, {cc}, {extra}).
 
@@ -51,7 +56,10 @@ def arguments(**more: Any) -> str:
 
 
 def test_headline_tells_lists_by_count_and_flags_by_name() -> None:
-    assert shown.headline("tell_all", arguments()) == "Tell 2 recipients about spring (urgent, no cc, extra (1 entries))"
+    assert (
+        shown.headline("tell_all", arguments())
+        == "Tell 2 recipients about spring (urgent, no cc, extra (1 entries))"
+    )
 
 
 def test_headline_tells_large_lists_exactly() -> None:
@@ -61,7 +69,9 @@ def test_headline_tells_large_lists_exactly() -> None:
 
 def test_headline_cuts_a_long_text_with_its_count() -> None:
     said = shown.headline("tell_all", arguments(subject="s" * 5000))
-    assert said == f"Tell 2 recipients about {'s' * 80}… (5,000 characters) (urgent, no cc, extra (1 entries))"
+    assert (
+        said == f"Tell 2 recipients about {'s' * 80}… (5,000 characters) (urgent, no cc, extra (1 entries))"
+    )
 
 
 def test_headline_keeps_a_text_of_just_the_length() -> None:
@@ -100,7 +110,10 @@ def test_consequence_is_filled_and_keeps_literal_braces() -> None:
 
 def test_approve_label_says_verb_and_object() -> None:
     assert shown.approve_label("silent", '{"words":"x"}') == "Approve: silent"
-    assert shown.approve_label("look_at", '{"case":{"id":1,"name":"D"},"kind":"x"}') == "Approve: look at case 1 of D"
+    assert (
+        shown.approve_label("look_at", '{"case":{"id":1,"name":"D"},"kind":"x"}')
+        == "Approve: look at case 1 of D"
+    )
 
 
 def test_known_is_the_version_that_was_proposed() -> None:

@@ -17,6 +17,7 @@ from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from approvals.exceptions import Stale
 from approvals.models import Decision, Request
 from approvals.presentation import history
 from runs import clock, endings, holds
@@ -115,10 +116,13 @@ def test_edit_from_form_over_diff_to_receipt(site: Client, request_: Request, wh
     diff = site.post(address("edit", request_), {**fields, "f-amount": "25.00"})
     assert [(row.name, row.was, row.now) for row in diff.context["rows"]] == [("amount", "240.00", "25.00")]
     assert "Give 25.00 EUR back to charge ch_1" in text(diff)
-    receipt = site.post(address("decide", request_), form(diff, address("decide", request_)), follow=True)
+    sent = form(diff, "approve-edit")
+    assert sorted(sent) == ["decision", "edited", "form_nonce", "note", "view_digest"]
+    receipt = site.post(address("decide", request_), {**sent, "note": "one invoice only"}, follow=True)
     assert receipt.status_code == 200
     assert receipt.context["receipt"]["verb"] == "edit"
-    assert desk.result(request_)["result"] == "given 25.00"
+    said = desk.result(request_)
+    assert (said["result"], said["decision"]) == ("given 25.00", ["edit", "Ana", "one invoice only"])
 
 
 def test_edit_that_changes_nothing_goes_back_and_writes_nothing(site: Client, request_: Request) -> None:
@@ -146,7 +150,9 @@ def test_edit_that_does_not_fit_shows_the_form_as_filled(
     site: Client, request_: Request, typed: str, said: str
 ) -> None:
     fields = form(site.get(address("edit", request_)), address("edit", request_))
-    answer = site.post(address("edit", request_), {**fields, "f-amount": typed}, headers={"Accept-Language": "de"})
+    answer = site.post(
+        address("edit", request_), {**fields, "f-amount": typed}, headers={"Accept-Language": "de"}
+    )
     assert (answer.status_code, answer.context["form"]["amount"].value()) == (422, typed)
     assert said in text(answer)
     assert desk.numbers(request_) == [(1, "")]
@@ -171,7 +177,10 @@ def test_untouched_edit_form_of_odd_values_changes_nothing(site: Client, people:
     }  # fmt: skip
     request = desk.opened("approvals-filler", values=kept)
     answer = site.get(address("edit", request), headers={"Accept-Language": "de"})
-    sent = {name: v.replace("\r\n", "\n").replace("\n", "\r\n") for name, v in form(answer, address("edit", request)).items()}
+    sent = {
+        name: v.replace("\r\n", "\n").replace("\n", "\r\n")
+        for name, v in form(answer, address("edit", request)).items()
+    }
     back = site.post(address("edit", request), sent, headers={"Accept-Language": "de"})
     assert (back.status_code, back["Location"]) == (303, address("request", request))
 
@@ -187,7 +196,11 @@ def test_reject_by_a_reason_button_with_a_note(site: Client, request_: Request) 
 
 
 def test_reject_with_the_longest_note_the_page_takes(site: Client, request_: Request) -> None:
-    longest = int(re.search(r'name="note"[^>]*maxlength="(\d+)"', site.get(address("request", request_)).content.decode())[1])  # type: ignore[index]
+    longest = int(
+        re.search(
+            r'name="note"[^>]*maxlength="(\d+)"', site.get(address("request", request_)).content.decode()
+        )[1]
+    )  # type: ignore[index]
     answer = post(site, request_, decision="reject", reason="wrong recipient", note="x" * longest)
     assert answer.status_code == 303
 
@@ -203,7 +216,12 @@ def test_answer_a_question_from_its_page(site: Client, people: SimpleNamespace) 
 
 def test_answer_that_does_not_fit_shows_the_form_as_filled(site: Client, people: SimpleNamespace) -> None:
     question = desk.opened("approvals-asker")
-    fields = {**form(site.get(address("request", question)), "respond"), "f-vendor": "low", "f-number": "700", "f-note": "kept"}
+    fields = {
+        **form(site.get(address("request", question)), "respond"),
+        "f-vendor": "low",
+        "f-number": "700",
+        "f-note": "kept",
+    }
     answer = site.post(address("decide", question), fields)
     assert answer.status_code == 422
     shown = answer.context["answer_form"]
@@ -267,7 +285,11 @@ def test_decide_that_does_not_fit_is_422_and_changes_nothing(
 ) -> None:
     """F20, C-06."""
     answer = post(site, request_, **fields)
-    assert (answer.status_code, desk.counts(request_), desk.numbers(request_)) == (422, ("open", 0, 0), [(1, "")])
+    assert (answer.status_code, desk.counts(request_), desk.numbers(request_)) == (
+        422,
+        ("open", 0, 0),
+        [(1, "")],
+    )
     assert answer.context["errors"] != []
 
 
@@ -308,7 +330,11 @@ def test_decide_with_an_old_digest_is_409_and_shows_then_and_now(site: Client, r
 def test_decide_on_old_facts_is_409_checking_and_asks_for_a_look(site: Client, request_: Request) -> None:
     desk.later(61)
     answer = post(site, request_, decision="approve")
-    assert (answer.status_code, answer.context["closed"].kind, answer.context["refresh"]) == (409, "checking", 3)
+    assert (answer.status_code, answer.context["closed"].kind, answer.context["refresh"]) == (
+        409,
+        "checking",
+        3,
+    )
     assert desk.fresh(request_).look_wanted_at is not None
     assert f'content="3;url={address("request", request_)}"' in answer.content.decode()
 
@@ -340,7 +366,9 @@ def test_decide_rejected_by_another_shows_the_reason(site: Client, request_: Req
 def test_decide_again_leads_to_the_same_receipt(site: Client, request_: Request) -> None:
     """F74, C-07."""
     digest = request_.revision.digest
-    answers = [post(site, request_, decision="approve", view_digest=digest, form_nonce=n) for n in ("a", "a", "b")]
+    answers = [
+        post(site, request_, decision="approve", view_digest=digest, form_nonce=n) for n in ("a", "a", "b")
+    ]
     assert {(answer.status_code, answer["Location"]) for answer in answers} == {
         (303, f"/decisions/{Decision.objects.get().pk}")
     }
@@ -391,12 +419,22 @@ def test_unknown_and_foreign_are_one_page(people: SimpleNamespace, request_: Req
     """C-16, F69: same status, same body."""
     dee, bodies = browser(people.dee), set()
     desk.decide(request_, people.ana)
-    receipt = [("get", f"/decisions/{Decision.objects.get().pk}"), ("get", f"/decisions/{'0' * 8}-0000-4000-8000-{'0' * 12}")]
+    receipt = [
+        ("get", f"/decisions/{Decision.objects.get().pk}"),
+        ("get", f"/decisions/{'0' * 8}-0000-4000-8000-{'0' * 12}"),
+    ]
     known = [*paths(request_.ref), *paths("0000000000"), *paths("%00"), *paths("a b"), *receipt]
     for method, path in known:
         answer = getattr(dee, method)(path)
-        assert (answer.status_code, answer["Cache-Control"]) == (404, "max-age=0, no-cache, no-store, must-revalidate, private")
-        bodies.add(re.sub(r'name="csrfmiddlewaretoken" value="\w+"| aria-current="page"', "", answer.content.decode()))
+        assert (answer.status_code, answer["Cache-Control"]) == (
+            404,
+            "max-age=0, no-cache, no-store, must-revalidate, private",
+        )
+        bodies.add(
+            re.sub(
+                r'name="csrfmiddlewaretoken" value="\w+"| aria-current="page"', "", answer.content.decode()
+            )
+        )
     assert len(bodies) == 1
     assert request_.ref not in bodies.pop()
 
@@ -426,10 +464,14 @@ def test_page_without_a_session_leads_to_sign_in_and_back(client: Client, reques
         assert "no-store" in answer["Cache-Control"]
 
 
-def test_form_without_a_session_does_nothing_and_keeps_what_was_typed(client: Client, request_: Request) -> None:
+def test_form_without_a_session_does_nothing_and_keeps_what_was_typed(
+    client: Client, request_: Request
+) -> None:
     """F76, C-02."""
     for path in (address("decide", request_), address("edit", request_), address("look", request_)):
-        answer = client.post(f"{path}?decision=approve&token=x", {"decision": "approve", "note": "my thought"})
+        answer = client.post(
+            f"{path}?decision=approve&token=x", {"decision": "approve", "note": "my thought"}
+        )
         assert (answer.status_code, answer.context["typed"]) == (401, [("Your note", "my thought")])
         assert f"/accounts/login/?next=/requests/{request_.ref}" in answer.content.decode()
     assert (desk.counts(request_), desk.fresh(request_).look_wanted_at) == (("open", 0, 0), None)
@@ -507,6 +549,14 @@ def test_pulse_of_what_changed_is_a_part_that_says_what(site: Client, request_: 
     assert "This changed while you were reading" in text(answer)
 
 
+def test_pulse_after_somebody_was_refused_is_204(site: Client, request_: Request, ben: User) -> None:
+    """What was not decided changes nothing of what is shown."""
+    version = site.get(address("request", request_)).context["version"]
+    with pytest.raises(Stale):
+        desk.decide(request_, ben, digest="0" * 64)
+    assert site.get(address("request_pulse", request_), {"v": version}, headers=HTMX).status_code == 204
+
+
 def test_pulse_of_an_equal_look_only_tells_the_time(site: Client, request_: Request) -> None:
     version = site.get(address("request", request_)).context["version"]
     desk.look(request_)
@@ -576,7 +626,21 @@ def test_every_answer_has_its_headers(site: Client, request_: Request, ben: User
         site.get(f"/decisions/{Decision.objects.get().pk}"), site.get("/requests/0000000000"),
         site.put(address("decide", other)), site.get(address("look", other)), post(site, other, decision="approve"),
     ]  # fmt: skip
-    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 200, 422, 409, 200, 404, 405, 405, 303]
+    assert [answer.status_code for answer in answers] == [
+        200,
+        200,
+        200,
+        200,
+        200,
+        200,
+        422,
+        409,
+        200,
+        404,
+        405,
+        405,
+        303,
+    ]
     for answer in answers:
         assert "no-store" in answer["Cache-Control"]
         assert "HX-Request" in answer["Vary"]
@@ -596,7 +660,9 @@ def test_deciding_needs_a_post(site: Client, request_: Request, method: str) -> 
     assert (desk.counts(request_), desk.fresh(request_).look_wanted_at) == (("open", 0, 0), None)
 
 
-@pytest.mark.parametrize("path", ["/", "/history", "/requests/{ref}", "/requests/{ref}/pulse", "/requests/{ref}/edit"])
+@pytest.mark.parametrize(
+    "path", ["/", "/history", "/requests/{ref}", "/requests/{ref}/pulse", "/requests/{ref}/edit"]
+)
 def test_head_is_answered_like_get(site: Client, request_: Request, path: str) -> None:
     """F68: mail scanners and link checkers ask so."""
     path = path.format(ref=request_.ref)
@@ -629,14 +695,19 @@ def everything() -> dict[str, str]:
         names = [n for n in connection.introspection.table_names(cursor) if n != "django_session"]
         found = {}
         for name in names:
-            cursor.execute(f'SELECT md5(coalesce(string_agg(t.xmin::text || t.ctid::text || t::text, \'\'), \'\')) FROM "{name}" t')  # noqa: S608
+            cursor.execute(
+                f"SELECT md5(coalesce(string_agg(t.xmin::text || t.ctid::text || t::text, ''), '')) FROM \"{name}\" t"
+            )
             found[name] = cursor.fetchone()[0]
     return found
 
 
 @pytest.mark.parametrize("who", ["ana", "olu", "dot", "nobody"])
 def test_reading_changes_nothing_and_rings_nobody(
-    people: SimpleNamespace, request_: Request, who: str, django_capture_on_commit_callbacks: Callable[..., Any]
+    people: SimpleNamespace,
+    request_: Request,
+    who: str,
+    django_capture_on_commit_callbacks: Callable[..., Any],
 ) -> None:
     """C-01, F68: GET, HEAD and OPTIONS on every address, with what each person may see."""
     User.objects.filter(username__in=["olu", "dot"]).update(is_staff=True)
@@ -646,11 +717,23 @@ def test_reading_changes_nothing_and_rings_nobody(
     other = desk.opened()
     desk.decide(other, people.ben)
     made = Decision.objects.get()
-    known = {"ref": request_.ref, "decision_id": str(made.pk), "run_id": str(request_.run_id), "object_id": str(request_.pk), "queue_index": "0"}
+    known = {
+        "ref": request_.ref,
+        "decision_id": str(made.pk),
+        "run_id": str(request_.run_id),
+        "object_id": str(request_.pk),
+        "queue_index": "0",
+    }
     reader = Client(raise_request_exception=False) if who == "nobody" else browser(getattr(people, who))
     reader.raise_request_exception = False
     found = sorted(set(addresses(known)))
-    assert {"/", f"/requests/{request_.ref}", f"/decisions/{made.pk}", f"/runs/{request_.run_id}/", "/healthz"} <= set(found)
+    assert {
+        "/",
+        f"/requests/{request_.ref}",
+        f"/decisions/{made.pk}",
+        f"/runs/{request_.run_id}/",
+        "/healthz",
+    } <= set(found)
     before, statuses = everything(), {}
     with django_capture_on_commit_callbacks() as rung:
         for path in found:
@@ -730,12 +813,18 @@ def visits(people: SimpleNamespace, said: str) -> list[tuple[str, Any]]:
     for request in (wired, rejected, given, odd, question, answered):
         told += [
             (f"request {request.step.tool}", ana.get(address("request", request))),
-            (f"pulse {request.step.tool}", ana.get(address("request_pulse", request), {"v": "x"}, headers=HTMX)),
+            (
+                f"pulse {request.step.tool}",
+                ana.get(address("request_pulse", request), {"v": "x"}, headers=HTMX),
+            ),
             (f"run {request.step.tool}", olu.get(request.run.get_absolute_url())),
             ("late", post(ana, request, decision="approve", note=said, view_digest="0" * 64)),
             ("unfit", post(ana, request, decision=said, note=said)),
         ]
-    told += [("receipt", ana.get(f"/decisions/{pk}")) for pk in Decision.objects.order_by("made_at").values_list("pk", flat=True)]
+    told += [
+        ("receipt", ana.get(f"/decisions/{pk}"))
+        for pk in Decision.objects.order_by("made_at").values_list("pk", flat=True)
+    ]
     for request in (given, odd):
         edit = ana.get(address("edit", request))
         fields = form(edit, address("edit", request))
@@ -869,13 +958,17 @@ def test_inbox_shows_what_waits_for_me_in_lanes(site: Client, people: SimpleName
         ({"tier": "\x00", "q": "%"}, []),
     ],
 )
-def test_inbox_filters(site: Client, people: SimpleNamespace, asked: dict[str, str], found: list[str]) -> None:
+def test_inbox_filters(
+    site: Client, people: SimpleNamespace, asked: dict[str, str], found: list[str]
+) -> None:
     refs = {amount: desk.opened(amount=amount).ref for amount in ("20.00", "2000.00")}
     rows = [row.ref for lane in site.get("/", asked).context["lanes"] for row in lane["rows"]]
     assert sorted(rows) == sorted(refs[amount] for amount in found)
 
 
-def test_inbox_with_more_than_it_shows_says_how_many(site: Client, people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inbox_with_more_than_it_shows_says_how_many(
+    site: Client, people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Never cut without a count."""
     from approvals import views
 
@@ -945,8 +1038,13 @@ def test_history_pages_show_each_decision_once_in_both_directions(
     assert len({url for each in back for url in each}) == len([url for each in back for url in each])
 
 
-@pytest.mark.parametrize("query", ["?older=x", "?newer=%00", f"?older={'0' * 8}-0000-4000-8000-{'0' * 12}", "?scope=x&before=1e400"])
-def test_history_with_a_mark_that_is_none_shows_the_newest(site: Client, request_: Request, ana: User, query: str) -> None:
+@pytest.mark.parametrize(
+    "query",
+    ["?older=x", "?newer=%00", f"?older={'0' * 8}-0000-4000-8000-{'0' * 12}", "?scope=x&before=1e400"],
+)
+def test_history_with_a_mark_that_is_none_shows_the_newest(
+    site: Client, request_: Request, ana: User, query: str
+) -> None:
     desk.decide(request_, ana)
     assert len(history_of(site, query)[0]) == 1
 
@@ -956,7 +1054,10 @@ def test_history_shows_what_i_may_see(people: SimpleNamespace) -> None:
     one, other = desk.opened("approvals-wirer"), desk.opened("approvals-wirer", amount="6000.00")
     desk.decide(one, people.ana)
     desk.decide(other, people.dee)
-    seen = {name: len(history_of(browser(getattr(people, name)), "")[0]) for name in ("ana", "ben", "dee", "dot", "cyd")}
+    seen = {
+        name: len(history_of(browser(getattr(people, name)), "")[0])
+        for name in ("ana", "ben", "dee", "dot", "cyd")
+    }
     assert seen == {"ana": 1, "ben": 1, "dee": 1, "dot": 2, "cyd": 0}
     assert len(history_of(browser(people.ben), "?scope=mine")[0]) == 0
     people.ana.groups.clear()
@@ -984,7 +1085,9 @@ def test_receipt_is_told_to_others_with_the_name(site: Client, request_: Request
 def test_receipt_and_page_show_one_fingerprint(site: Client, request_: Request) -> None:
     """C-42."""
     shown = site.get(address("request", request_)).context["item"]["fingerprint"]
-    receipt = site.post(address("decide", request_), form(site.get(address("request", request_)), "approve"), follow=True)
+    receipt = site.post(
+        address("decide", request_), form(site.get(address("request", request_)), "approve"), follow=True
+    )
     assert receipt.context["receipt"]["fingerprint"] == shown
 
 
@@ -1006,7 +1109,9 @@ def test_decided_page_shows_how_it_stands_and_no_buttons(site: Client, request_:
     assert [form(shown, name) for name in ("approve", "reject", "respond")] == [{}, {}, {}]
 
 
-def test_superseded_page_says_so_and_not_that_it_was_approved(site: Client, request_: Request, ana: User) -> None:
+def test_superseded_page_says_so_and_not_that_it_was_approved(
+    site: Client, request_: Request, ana: User
+) -> None:
     desk.decide(request_, ana)
     desk.change_rule("too large", expression="true")
     desk.drive(request_)
@@ -1023,7 +1128,9 @@ def test_reopened_page_tells_what_came_before(site: Client, request_: Request, a
         ("Ana", "approved, which no longer counts:"),
         ("Abeyance", "found changed facts and opened"),
     ]
-    assert [(row.name, row.was, row.now) for row in shown.context["changes"]] == [("Given back so far", "0.00", "240.00")]
+    assert [(row.name, row.was, row.now) for row in shown.context["changes"]] == [
+        ("Given back so far", "0.00", "240.00")
+    ]
     assert shown.context["item"]["state"] == "open"
 
 
@@ -1045,7 +1152,9 @@ def test_long_and_padded_arguments_are_whole_on_the_page(site: Client, people: S
     """F81, C-51, C-52: the tail is there, the padding is counted, and what is hidden is named."""
     tail = "&& rm -rf /"
     hidden = "ACME\u200b\u202e"
-    request = desk.opened("approvals-filler", values={**_filled(hidden), "letter": "x" * 5000 + "\n" * 500 + tail})
+    request = desk.opened(
+        "approvals-filler", values={**_filled(hidden), "letter": "x" * 5000 + "\n" * 500 + tail}
+    )
     said = text(site.get(address("request", request)))
     assert tail in said
     assert "x" * 5000 in said
@@ -1065,7 +1174,9 @@ def test_page_titles_hold_nothing_of_the_agents(site: Client, people: SimpleName
 
 
 def test_decide_never_trusts_the_query(site: Client, request_: Request) -> None:
-    answer = site.post(f"{address('decide', request_)}?decision=approve&view_digest={request_.revision.digest}", {})
+    answer = site.post(
+        f"{address('decide', request_)}?decision=approve&view_digest={request_.revision.digest}", {}
+    )
     assert (answer.status_code, desk.counts(request_)) == (422, ("open", 0, 0))
 
 

@@ -61,7 +61,7 @@ def test_emptied_queue_between_decision_and_pick_up(
     stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket
 ) -> None:
     """With the sweeper at its ordinary pace."""
-    stack.sweeper.end()
+    stack.end_sweeper()
     stack.start_sweeper(SWEEP_EVERY="2")
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     stack.end_workers()
@@ -76,7 +76,7 @@ def test_emptied_queue_between_decision_and_pick_up(
 
 def test_emptied_queue_without_any_worker(stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket) -> None:
     """The ring is lost for certain: nobody was there to hear it."""
-    stack.sweeper.end()
+    stack.end_sweeper()
     stack.start_sweeper(SWEEP_EVERY="2")
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     stack.end_workers()

@@ -113,7 +113,9 @@ def test_fifty_approve_at_once_and_one_permit_comes_of_it(request_: Request, peo
     [winner] = [each for each in found if isinstance(each, Decided)]
     late = [each for each in found if isinstance(each, Closed)]
     assert len(late) == 49
-    assert {(each.code, each.by, each.verb) for each in late} == {("decided", winner.decision.person_name, "approve")}
+    assert {(each.code, each.by, each.verb) for each in late} == {
+        ("decided", winner.decision.person_name, "approve")
+    }
     assert desk.counts(request_) == ("in_force", 1, 1)
     assert len(desk.refusals(request_)) == 49
     assert desk.result(request_)["result"] == "given 240.00"
@@ -148,7 +150,9 @@ def test_one_form_sent_twice_at_once_is_one_decision(request_: Request, people: 
     assert {each.decision.pk for each in found} == {Decision.objects.get().pk}
 
 
-def test_approve_then_reject_of_one_person_at_once_is_the_first(request_: Request, people: SimpleNamespace) -> None:
+def test_approve_then_reject_of_one_person_at_once_is_the_first(
+    request_: Request, people: SimpleNamespace
+) -> None:
     late = choose(request_, "reject", nonce="n")
     with held_open():
         desk.decide(request_, people.ana, nonce="n")
@@ -183,7 +187,9 @@ def test_two_edits_at_once_and_the_second_is_stale(people: SimpleNamespace) -> N
     assert desk.numbers(request) == [(1, ""), (2, "edit")]
 
 
-def test_role_taken_away_first_and_the_decision_is_not_visible(request_: Request, people: SimpleNamespace) -> None:
+def test_role_taken_away_first_and_the_decision_is_not_visible(
+    request_: Request, people: SimpleNamespace
+) -> None:
     choice = choose(request_)
     with held_open():
         Run.objects.select_for_update().get(pk=request_.run_id)
@@ -197,7 +203,9 @@ def test_role_taken_away_first_and_the_decision_is_not_visible(request_: Request
 # -- Expiry (F36) ---------------------------------------------------------------------------
 
 
-def test_approve_first_and_expiry_after_the_end_finds_it_decided(request_: Request, people: SimpleNamespace) -> None:
+def test_approve_first_and_expiry_after_the_end_finds_it_decided(
+    request_: Request, people: SimpleNamespace
+) -> None:
     """Made before the end by the database's clock, and committed after it: it counts."""
     with held_open():
         desk.decide(request_, people.ana)
@@ -290,7 +298,9 @@ def test_two_sweepers_let_a_decision_take_effect_once(people: SimpleNamespace) -
     assert desk.counts(request) == ("in_force", 1, 1)
 
 
-def test_pause_while_the_approved_call_is_at_the_gate_stops_it(request_: Request, people: SimpleNamespace) -> None:
+def test_pause_while_the_approved_call_is_at_the_gate_stops_it(
+    request_: Request, people: SimpleNamespace
+) -> None:
     """After Pause has answered nothing new starts: the pause commits while the worker looks at the facts."""
     desk.decide(request_, people.ana)
     paused: list[Any] = []

@@ -1,0 +1,45 @@
+"""What stands before every page: what is too large or unreadable is refused unread, and no answer is kept.
+
+Django bounds what it holds in memory of a form, and not the files that may come with it: nobody uploads any
+here, so one limit stands for the whole body, before anything of it is read. No query of
+ours holds NUL, which the database cannot even look for. The API has limits and words of its own for all this.
+"""
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.views.defaults import bad_request
+
+Answer = Callable[[HttpRequest], HttpResponse]
+
+
+def middleware(answer: Answer) -> Answer:
+    def guarded(request: HttpRequest) -> HttpResponse:
+        response = _refused(request) or answer(request)
+        if not response.has_header("Cache-Control"):
+            response["Cache-Control"] = "no-store"
+        return response
+
+    return guarded
+
+
+def _refused(request: HttpRequest) -> HttpResponse | None:
+    if request.path_info.startswith("/api/"):
+        return None
+    if _announced(request) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        return _unreadable(request, 413)
+    if "%00" in request.META.get("QUERY_STRING", ""):
+        return _unreadable(request, 400)
+    return None
+
+
+def _announced(request: HttpRequest) -> int:
+    given = request.META.get("CONTENT_LENGTH") or "0"
+    return int(given) if given.isdecimal() else 0
+
+
+def _unreadable(request: HttpRequest, status: int) -> HttpResponse:
+    response = bad_request(request, ValueError())
+    response.status_code = status
+    return response
