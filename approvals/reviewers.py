@@ -101,12 +101,8 @@ def _starters(run: Run) -> set[str]:
 
 
 def _issued(user: Any, run: Run) -> bool:
-    """Who issues a key has it in hand, whoever owns it. Their keys are looked up once."""
-    if run.submitter_kind != "key":
-        return False
-    if not hasattr(user, "_keys_issued"):
-        user._keys_issued = set(ApiKey.objects.filter(issuer_id=str(user.pk)).values_list("prefix", flat=True))
-    return run.submitter_id in user._keys_issued
+    """Who issues a key has it in hand, whoever owns it."""
+    return run.submitter_kind == "key" and run.submitter_id in _traces(user)
 
 
 def _names(user: Any, text: str) -> bool:
@@ -119,12 +115,18 @@ def _names(user: Any, text: str) -> bool:
 
 def _names_of(user: Any) -> set[str]:
     """Every address they have or had (none is ever taken off an account), and their name, if it is a whole one."""
-    if not hasattr(user, "_known_as"):
-        full = user.get_full_name()
-        had = EmailAddress.objects.filter(user_id=user.pk).values_list("email", flat=True)
-        known = [user.email, user.get_username(), full if " " in full else "", *had]
-        user._known_as = {_plain(name) for name in known if name}
-    return user._known_as  # type: ignore[no-any-return]
+    full = user.get_full_name()
+    known = [user.email, user.get_username(), full if " " in full else "", *_traces(user)]
+    return {_plain(name) for name in known if name}
+
+
+def _traces(user: Any) -> frozenset[str]:
+    """The prefixes of the keys this person issued, and the addresses of their account; looked up once."""
+    if not hasattr(user, "_traces"):
+        issued = ApiKey.objects.filter(issuer_id=str(user.pk)).order_by().values_list("prefix")
+        had = EmailAddress.objects.filter(user_id=user.pk).values_list("email")
+        user._traces = frozenset(text for (text,) in issued.union(had, all=True))
+    return user._traces  # type: ignore[no-any-return]
 
 
 def _plain(text: str) -> str:

@@ -19,7 +19,8 @@ from config.folders import CannotStart
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESSES = ("DATABASE_URL", "REDIS_URL")
-SHARED = (*ADDRESSES, "BASE_URL", "GATEWAY_URL", "DEMO")
+SHARED = ("BASE_URL", "AGENTS", "DEMO", "GATEWAY_URL")
+WITHHELD = (*ADDRESSES, "SECRET_KEY", "EMAIL_URL")  # may hold a password
 STARTING_TAKES = 90.0
 
 
@@ -71,15 +72,16 @@ def secret_key(home: Path) -> str:
 
 @contextmanager
 def published(home: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """While it lasts, other commands in this clone find the running engines.
+    """While it lasts, other commands in this clone find the running engines, and know the same agents.
 
-    An address that came from outside is not written down, since a password may be in it.
+    What came from outside and may hold a password is not written down, only that it was set.
     """
     path = home / "up.json"
-    said = {name: environ[name] for name in SHARED if name in environ and not os.environ.get(name)}
+    outside = [name for name in WITHHELD if os.environ.get(name)]
+    names = [name for name in (*SHARED, *ADDRESSES) if environ.get(name) and name not in outside]
     partial = path.with_suffix(".part")
     partial.touch(mode=0o600)
-    partial.write_text(json.dumps(said))
+    partial.write_text(json.dumps({name: environ[name] for name in names} | {"SET_OUTSIDE": outside}))
     partial.rename(path)
     try:
         yield
@@ -88,15 +90,16 @@ def published(home: Path, environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def join(home: Path, environ: dict[str, str], holder: str) -> None:
-    """Fills in the addresses of what `holder` runs here; waits for a start that is under way."""
+    """Fills in what `holder`, which runs here, was started with; waits for a start that is under way."""
     path = home / "up.json"
     until = time.monotonic() + STARTING_TAKES
     while not path.exists():
         if time.monotonic() > until:
             raise CannotStart(f"In use here by {holder}, which does not say where its engines are.")
         time.sleep(0.1)
-    for name, value in json.loads(path.read_text()).items():
-        environ.setdefault(name, value)
-    missing = [name for name in ADDRESSES if not environ.get(name)]
+    said = json.loads(path.read_text())
+    missing = [name for name in said.pop("SET_OUTSIDE") if not os.environ.get(name)]
     if missing:
         raise CannotStart(f"The running Abeyance was started with {' and '.join(missing)}; set it here too.")
+    for name, value in said.items():
+        environ.setdefault(name, value)

@@ -89,12 +89,20 @@ def loop() -> None:
 
 
 def _unrung(now: datetime) -> list[tuple[Any, int]]:
-    """Queued runs nobody took; each ring of one waits twice as long as the one before, a minute at most."""
-    if not 0 <= queues.length() <= QUEUE_FULL:  # -1: it does not answer, and ringing is of no use
+    """Queued runs nobody took; each ring of one waits twice as long as the one before, a minute at most.
+
+    An empty queue has lost what it held: then only a run that loses its workers waits longer.
+    """
+    waiting = queues.length()
+    if not 0 <= waiting <= QUEUE_FULL:  # -1: it does not answer, and ringing is of no use
         return []
     due = Run.objects.unrung(now - timedelta(seconds=settings.SWEEP_EVERY)).order_by("rung_at")[:AT_ONCE]
-    waited = due.values_list("pk", "rings", "rung_at")
-    return [(pk, rings) for pk, rings, at in waited if at and now - at >= _patience(rings)]
+    found = due.values_list("pk", "rings", "recoveries", "rung_at")
+    return [
+        (pk, rings)
+        for pk, rings, recoveries, at in found
+        if at and now - at >= _patience(rings if waiting else recoveries)
+    ]
 
 
 def _patience(rings: int) -> timedelta:

@@ -70,10 +70,6 @@ class Section:
     title: str
     rows: list[Row]
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """None also for what the database cannot look for."""
-        return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
-
 
 class Looking(ModelAdmin):
     """Everybody who `may_look` sees; nobody adds, changes or deletes.
@@ -96,6 +92,10 @@ class Looking(ModelAdmin):
     look_template = "admin/look.html"
 
     # -- Rights --------------------------------------------------------------------
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """None also for what the database cannot look for."""
+        return None if "\x00" in object_id else super().get_object(request, object_id, from_field)
 
     def may_look(self, request: HttpRequest) -> bool:
         return callers.of(request).sees_all

@@ -84,6 +84,7 @@ def test_ring_finds_queued_runs_nobody_took() -> None:
 
 def test_ring_waits_twice_as_long_each_time() -> None:
     run = submitted("adder", n=1)
+    queues._push("runs.jobs.drive", ("x",))
     at, waits = 0.0, []
     for rings in range(10):
         step = 0.25
@@ -96,6 +97,23 @@ def test_ring_waits_twice_as_long_each_time() -> None:
     for rings, gap in enumerate(gaps, 1):
         least = min(60.0, settings.SWEEP_EVERY * 2**rings)
         assert least - 0.1 <= gap <= least + 2.5
+
+
+def test_ring_does_not_wait_when_the_queue_lost_everything() -> None:
+    """Nothing waits to be taken, so whatever was rung before is gone."""
+    run = submitted("adder", n=1)
+    Run.objects.filter(pk=run.pk).update(rings=9)
+    later(settings.SWEEP_EVERY + 0.1)
+    assert (queues.length(), found("ring")) == (0, [(run.pk, 9)])
+
+
+def test_ring_waits_for_a_run_that_loses_its_workers() -> None:
+    run = submitted("adder", n=1)
+    Run.objects.filter(pk=run.pk).update(rings=3, recoveries=3)
+    later(settings.SWEEP_EVERY * 7.9)
+    assert (queues.length(), found("ring")) == (0, [])
+    later(settings.SWEEP_EVERY * 8.1)
+    assert found("ring") == [(run.pk, 3)]
 
 
 def test_ring_begins_anew_after_a_resume(rules: Rules) -> None:
