@@ -22,7 +22,10 @@ PLAIN = frozenset({"string", "integer", "number", "boolean"})
 
 
 class SchemaForm(forms.Form):
-    """Fields by the properties of an object schema; `value()` is the object as edited."""
+    """Fields by the properties of an object schema; `value()` is the object as edited.
+
+    `titled`: labelled by the properties' titles, as a question's author wrote them, else by their names.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class SchemaForm(forms.Form):
         *,
         initial: Mapping[str, Any] | None = None,
         data: Mapping[str, Any] | None = None,
+        titled: bool = False,
     ) -> None:
         self.schema = schema
         self.was = dict(initial or {})
@@ -39,6 +43,8 @@ class SchemaForm(forms.Form):
             found = Property(name, _resolved(schema, described), required=name in schema.get("required", ()))
             self._kinds[name] = found
             self.fields[name] = found.field(self.was.get(name, MISSING))
+            if titled:
+                self.fields[name].label = described.get("title") or name.replace("_", " ").capitalize()
             self.fields[name].wanted = found.required and not found.nullable  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
@@ -60,9 +66,10 @@ class SchemaForm(forms.Form):
     def refuse(self, errors: Mapping[str, str]) -> None:
         """Puts errors found later at their fields, those of no field at the top."""
         for name, text in errors.items():
+            said = text.replace("Input should", "This should", 1)
             self.add_error(
                 name if name in self.fields else None,
-                text if name in self.fields else f"{name}: {text}".lstrip(": "),
+                said if name in self.fields else f"{name}: {said}".lstrip(": "),
             )
 
 

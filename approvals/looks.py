@@ -35,6 +35,15 @@ def want(request: Request) -> None:
     queues.enqueue("approvals.jobs.look", str(request.pk))
 
 
+def want_again(request_id: uuid.UUID) -> bool:
+    """Rings once more for a look that nobody made; the next time after as long again. False: it was made."""
+    late = Request.objects.looks_wanted().filter(pk=request_id, look_wanted_at__lt=Now() - AGAIN_AFTER)
+    if not late.update(look_wanted_at=Now()):
+        return False
+    queues.enqueue("approvals.jobs.look", str(request_id))
+    return True
+
+
 def look(request_id: uuid.UUID) -> bool:
     """In a worker: looks at every fact of a pending request. False: it is not pending, or has none."""
     request = Request.objects.select_related("run", "step").filter(pk=request_id, state__in=PENDING).first()

@@ -4,14 +4,16 @@ A mail leads to the request's page and does nothing else: no token in the addres
 agent's text, and none decides. A mail server that is away delays mails and nothing more.
 """
 
-from datetime import timedelta
+import time
+from datetime import datetime, timedelta
+from smtplib import SMTPServerDisconnected
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.mail import EmailMessage
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
 from django.urls import reverse
 
@@ -27,7 +29,9 @@ GIVE_UP_AFTER = 12
 LONGEST_WAIT = 3600.0
 #: Seconds in which one try ends, whatever the mail server does.
 CLAIM = 120.0
-CLAIMED_FOR = 120.0  # seconds nobody else tries a row that is being sent
+#: After a server that did not answer nobody tries for so many seconds: the sweeper has other work.
+SILENT_FOR = 30.0
+_silent_until = 0.0
 
 
 def announce(request: Request, kind: str) -> None:
@@ -60,12 +64,17 @@ def send(notification_id: int) -> bool:
     return True
 
 
+def due(at: datetime) -> QuerySet[Notification]:
+    """What may be tried now; nothing while the mail server is known to leave callers waiting."""
+    return Notification.objects.due(at) if time.monotonic() >= _silent_until else Notification.objects.none()
+
+
 def _claim(notification_id: int) -> Notification | None:
     """Puts the next try off before this one: no other sweeper takes it meanwhile, and if this one dies it is
     tried again. None: it is not due, or somebody else was first."""
     at = now()
     rows = Notification.objects.filter(pk=notification_id)
-    claimed = rows.due(at).update(attempts=F("attempts") + 1, next_try_at=at + timedelta(seconds=CLAIM))
+    claimed = (rows & due(at)).update(attempts=F("attempts") + 1, next_try_at=at + timedelta(seconds=CLAIM))
     if not claimed:
         return None
     return rows.select_related("request__run", "request__group", "request__step").first()
@@ -91,6 +100,9 @@ def _try(row: Notification) -> None:
 
 def _try_later(row: Notification, error: Exception) -> None:
     """The next try, each time after twice as long, an hour at most; after twelve there is none."""
+    global _silent_until
+    if isinstance(error, TimeoutError | SMTPServerDisconnected):
+        _silent_until = time.monotonic() + SILENT_FOR
     wait = min(LONGEST_WAIT, 5.0 * 2**row.attempts)
     Notification.objects.filter(pk=row.pk).update(
         next_try_at=now() + timedelta(seconds=wait),

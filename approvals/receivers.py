@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from approvals import authority, decisions, looks, notifications, requests, rights
-from approvals.models import Notification, Request
+from approvals.models import Request
 from approvals.presentation import stories
 from approvals.states import RequestState
 from runs import callers, gate, queues, signals, sweeper, views
@@ -26,7 +26,7 @@ def connect() -> None:
     signals.hold_released.connect(on_hold_released, dispatch_uid="approvals")
     signals.run_ended.connect(on_run_ended, dispatch_uid="approvals")
     sweeper.register("take_effect", _taking_effect, decisions.take_effect)
-    sweeper.register("look", _looks_wanted, _ring_for_look)
+    sweeper.register("look", _looks_wanted, looks.want_again)
     sweeper.register("mail", _mails_due, notifications.send)
 
 
@@ -52,14 +52,11 @@ def _taking_effect(now: datetime) -> Iterable[Any]:
 
 
 def _looks_wanted(now: datetime) -> Iterable[Any]:
+    if not 0 <= queues.length() <= sweeper.QUEUE_FULL:  # -1: it does not answer, and ringing is of no use
+        return []
     due = Request.objects.looks_wanted().filter(look_wanted_at__lt=now - looks.AGAIN_AFTER)
     return due.values_list("pk", flat=True)[:AT_ONCE]
 
 
-def _ring_for_look(request_id: Any) -> bool:
-    queues.enqueue("approvals.jobs.look", str(request_id))
-    return True
-
-
 def _mails_due(now: datetime) -> Iterable[Any]:
-    return Notification.objects.due(now).values_list("pk", flat=True)[:AT_ONCE]
+    return notifications.due(now).values_list("pk", flat=True)[:AT_ONCE]

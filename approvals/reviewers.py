@@ -110,7 +110,9 @@ def _names(user: Any, text: str) -> bool:
     said = _plain(text)
     if not said:
         return False
-    return said in _names_of(user) or any("@" in word and word in _names_of(user) for word in _WORDS.split(said))
+    return said in _names_of(user) or any(
+        "@" in word and word in _names_of(user) for word in _WORDS.split(said)
+    )
 
 
 def _names_of(user: Any) -> set[str]:
@@ -131,7 +133,11 @@ def _traces(user: Any) -> frozenset[str]:
 
 def _plain(text: str) -> str:
     """Without what nobody sees, and without case: a name with a zero-width space in it is that name."""
-    shown = (c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) not in ("Cf", "Cc") or c.isspace())
+    shown = (
+        c
+        for c in unicodedata.normalize("NFKC", text)
+        if unicodedata.category(c) not in ("Cf", "Cc") or c.isspace()
+    )
     return " ".join("".join(shown).casefold().split())
 
 

@@ -5,6 +5,7 @@ outside. What one may not see and what does not exist are the same page.
 """
 
 import json
+import re
 import secrets
 import uuid
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from approvals.states import RequestKind, RequestState, Verb
 from runs import clock, values
 
 View = Callable[..., HttpResponse]
+Waiting = tuple[Request, Revision, int]  # with how many have approved it
 AT_ONCE = 200
 
 
@@ -98,12 +100,13 @@ def find(request: HttpRequest, ref: str) -> Request:
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
     now = clock.now()
-    waiting, elsewhere, hidden = _waiting(request, now)
+    mine, elsewhere, hidden = _waiting(request, now)
+    waiting = [pages.inbox_row(row, revision, now, approvals) for row, revision, approvals in mine]
     search = {name: request.GET.get(name, "") for name in ("q", "tier", "agent")}
     found = [row for row in waiting if _matches(row, search)]
     context = {
         "now": now,
-        "version": _inbox_version(waiting),
+        "version": _inbox_version(mine),
         "lanes": pages.lanes(found),
         "waiting": len(waiting),
         "elsewhere": elsewhere,
@@ -116,9 +119,9 @@ def inbox(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/inbox.html", context)
 
 
-def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow], int, int]:
+def _waiting(request: HttpRequest, now: datetime) -> tuple[list[Waiting], int, int]:
     """What waits for this person, how many wait for others although this person sees them, and how many more
-    there are than are looked at: those with the most time left."""
+    there are than are looked at: those with the most time left. No argument is read: every pulse asks."""
     person = person_of(request)
     found = reviewers.visible_to(person).open_at(now).distinct().order_by("decide_by", "ref")
     rows = list(found.select_related("run", "step", "group")[: AT_ONCE + 1])
@@ -131,7 +134,7 @@ def _waiting(request: HttpRequest, now: datetime) -> tuple[list[pages.InboxRow],
         for row in rows
         if str(person.pk) not in said[standing[row.pk].pk] and reviewers.eligibility(person, row).decides
     ]
-    told = [pages.inbox_row(row, standing[row.pk], now, len(said[standing[row.pk].pk])) for row in mine]
+    told = [(row, standing[row.pk], len(said[standing[row.pk].pk])) for row in mine]
     return told, len(rows) - len(mine), hidden
 
 
@@ -157,10 +160,16 @@ def _matches(row: pages.InboxRow, search: dict[str, str]) -> bool:
     return text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)
 
 
-def _inbox_version(rows: list[pages.InboxRow]) -> str:
+def _inbox_version(rows: list[Waiting]) -> str:
     """What is shown, short enough for an address: refs and revisions."""
-    told = ",".join(f"{row.ref}{row.opened_at.timestamp():.3f}" for row in sorted(rows, key=lambda r: r.ref))
+    told = ",".join(sorted(f"{row.ref}{revision.number}" for row, revision, _ in rows))
     return f"{len(rows)}-{values.digest(told)[:16]}"
+
+
+def _counted(text: str) -> int:
+    """The number a version begins with; -1 where it begins with none."""
+    digits = re.match(r"[0-9]{1,9}(?![0-9])", text)
+    return int(digits[0]) if digits else -1
 
 
 @page
@@ -170,8 +179,7 @@ def inbox_pulse(request: HttpRequest) -> HttpResponse:
     seen = request.GET.get("v", "")
     if seen == _inbox_version(waiting):
         return HttpResponse(status=204)
-    before = int(seen.partition("-")[0]) if seen.partition("-")[0].isdigit() else 0
-    new = max(0, len(waiting) - before)
+    new = max(0, len(waiting) - max(0, _counted(seen)))
     changes: dict[str, Any] = {"new": new, "changed": 0 if new else 1, "settled": []}
     if not is_fragment(request):
         return redirect("inbox")
@@ -200,6 +208,7 @@ def _detail(
     allowed = reviewers.eligibility(request.user, found)
     tool = shown.known(revision.tool, revision.tool_version)
     question = found.kind == RequestKind.QUESTION
+    steps, hidden = pages.steps(found)
     asked = json.loads(revision.arguments) if question else {}
     context = {
         "now": now,
@@ -214,12 +223,13 @@ def _detail(
         "changes": pages.rows(revision.changes),
         "blocks": [] if question else pages.blocks(found, revision),
         "earlier": pages.earlier(found),
-        "steps": pages.steps(found),
+        "steps": steps,
+        "steps_hidden": hidden,
         "words": [],
         "questions": [],
         "may": _may(found, allowed, request.user, revision),
         "reasons": pages.REASONS,
-        "answer_form": answer_form or (SchemaForm(asked["form"]) if question else None),
+        "answer_form": answer_form or (SchemaForm(asked["form"], titled=True) if question else None),
         "standing": pages.standing(found, now),
         "typed": typed or {},
         "errors": errors or [],
@@ -274,8 +284,7 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
 
 def _revised_since(found: Request, seen: str) -> bool:
     """Whether the version a page shows is of an older revision than the standing one."""
-    before = seen.partition(".")[0]
-    return not before.isdigit() or int(before) < found.number
+    return _counted(seen) < found.number
 
 
 @page
@@ -317,7 +326,7 @@ def decide(request: HttpRequest, ref: str) -> HttpResponse:
 def _answer_form(request: HttpRequest, found: Request) -> SchemaForm | None:
     if found.kind != RequestKind.QUESTION or request.POST.get("decision") != Verb.RESPOND:
         return None
-    return SchemaForm(json.loads(found.revision.arguments)["form"], data=request.POST)
+    return SchemaForm(json.loads(found.revision.arguments)["form"], data=request.POST, titled=True)
 
 
 def _choice(request: HttpRequest, form: SchemaForm | None) -> Choice:
@@ -359,8 +368,13 @@ def _unfit(request: HttpRequest, found: Request, error: Unfit, form: SchemaForm 
         "decision": posted.get("decision", ""),
     }
     targets = {"reason": "reasons", "note": "note", "decision": "decide"}
-    errors = [(_target(name, targets, form), text) for name, text in error.errors.items()]
+    errors = [(_target(name, targets, form), _said_of(name, text, form)) for name, text in error.errors.items()]
     return _detail(request, found, status=422, typed=typed, errors=errors, answer_form=form)
+
+
+def _said_of(name: str, text: str, form: SchemaForm | None) -> str:
+    """A complaint as the summary says it, away from its field: with the field's name."""
+    return f"{form.fields[name].label}: {text}" if form is not None and name in form.fields else text
 
 
 def _target(name: str, targets: dict[str, str], form: SchemaForm | None) -> str:
@@ -418,7 +432,9 @@ def edit(request: HttpRequest, ref: str) -> HttpResponse:
     if form.is_valid():
         try:
             text, judgement = decisions.check_edit(found, revision, json.dumps(form.value()))
-            return _edit_diff(request, found, revision, text, judgement)
+            if decisions.argument_changes(revision.arguments, text):
+                return _edit_diff(request, found, revision, text, judgement)
+            form.refuse({"": "Nothing is changed yet. Change a value, or discard the edit."})
         except Unfit as error:
             form.refuse(error.errors)
     return _edit_page(request, found, revision, form, 422)
@@ -453,8 +469,6 @@ def _edit_diff(
     request: HttpRequest, found: Request, revision: Revision, text: str, judgement: Judgement
 ) -> HttpResponse:
     changes = decisions.argument_changes(revision.arguments, text)
-    if not changes:
-        return redirect("request", ref=found.ref)
     told = pages.item(found, revision, clock.now())
     context = {
         "now": clock.now(),
@@ -500,15 +514,19 @@ def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     found, now = find(request, decision.request.ref), clock.now()
     outcome, settled = pages.outcome(found, decision)
+    version = f"{len(outcome)}.{found.state}.{found.run.status}"
+    if is_fragment(request) and request.GET.get("v") == version:
+        return HttpResponse(status=204)
     context = {
         "now": now,
         "receipt": _receipt(decision, found, person_of(request)),
         "outcome": outcome,
         "settled": settled,
+        "awaited": pages.awaited(found),
         "run_url": found.run.get_absolute_url(),
         "run_short": found.run.short_id,
         "next_item": pages.next_item(request.user, found, now),
-        "version": pages.version(found),
+        "version": version,
     }
     return render(request, "approvals/receipt.html", context)
 

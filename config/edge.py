@@ -27,16 +27,18 @@ def middleware(answer: Answer) -> Answer:
 def _refused(request: HttpRequest) -> HttpResponse | None:
     if request.path_info.startswith("/api/"):
         return None
-    if _announced(request) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+    if _is_large(request):
         return _unreadable(request, 413)
     if "%00" in request.META.get("QUERY_STRING", ""):
         return _unreadable(request, 400)
     return None
 
 
-def _announced(request: HttpRequest) -> int:
-    given = request.META.get("CONTENT_LENGTH") or "0"
-    return int(given) if given.isdecimal() else 0
+def _is_large(request: HttpRequest) -> bool:
+    announced = str(request.META.get("CONTENT_LENGTH") or "0")
+    return len(announced) > 9 or (
+        announced.isdecimal() and int(announced) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    )
 
 
 def _unreadable(request: HttpRequest, status: int) -> HttpResponse:

@@ -29,6 +29,7 @@ from config.folders import CannotStart
 MAJOR = "18"
 DATABASE = "abeyance"
 OWNER = "postgres"
+PID_STATUS = 8  # the line of postmaster.pid that says how far it is
 START_WITHIN = 60.0  # seconds; a recovery after a power cut takes its time
 # The user's own PG… variables are about some other server, and their locale is not the cluster's.
 ENV = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
@@ -95,6 +96,8 @@ class Postgres:
 
     def ready(self) -> bool:
         """True once it answers and our database is there."""
+        if not self._open():
+            return False
         try:
             with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=5) as connection:
                 found = connection.execute(
@@ -105,6 +108,14 @@ class Postgres:
             return True
         except psycopg.OperationalError:
             return False
+
+    def _open(self) -> bool:
+        """Whether it says so itself; who asks earlier is refused, and that looks like trouble in the log."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) >= PID_STATUS and lines[PID_STATUS - 1].strip() == "ready"
 
     def url(self, database: str = DATABASE) -> str:
         """`?host=`, not a host part: those are read in lower case. The path needs no quoting (`folders`)."""

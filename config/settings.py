@@ -189,7 +189,7 @@ if EMAIL_URL:
     EMAIL_USE_TLS = _smtp["EMAIL_USE_TLS"]
     EMAIL_USE_SSL = _smtp["EMAIL_USE_SSL"]
     EMAIL_BACKEND = _smtp["EMAIL_BACKEND"]
-    EMAIL_TIMEOUT = _smtp.get("EMAIL_TIMEOUT") or 20
+    EMAIL_TIMEOUT = _smtp.get("EMAIL_TIMEOUT") or 10
 else:
     EMAIL_BACKEND = "config.mail.Files"
 EMAIL_FILE_PATH = VAR_DIR / "mail"

@@ -19,6 +19,7 @@ from django.template.response import TemplateResponse
 from approvals import accounts, people, rights
 from approvals.models import ApiKey, Request, Rule
 from approvals.states import PENDING, STANDING
+from runs.admin import looking
 from runs.admin.looking import ModelAdmin
 from runs.admin.verbs import Verb, WithVerbs
 
@@ -133,16 +134,23 @@ class PersonAdmin(WithVerbs, ForOperators):
         (None, {"fields": ("email", "first_name", "last_name", "groups")}),
         (
             "The account",
-            {"fields": ("standing", "is_staff", "is_superuser", "last_login", "date_joined", "keys")},
+            {"fields": ("standing", "enters_admin", "signed_in", "invited", "keys")},
         ),
     )
-    readonly_fields = ("email", "standing", "is_staff", "is_superuser", "last_login", "date_joined", "keys")
-    list_display = ("email", "name", "standing", "in_groups", "last_login")
+    readonly_fields = ("email", "standing", "enters_admin", "signed_in", "invited", "keys")
+    list_display = ("email", "name", "standing", "in_groups", "signed_in")
     list_filter = ("is_active", "groups")
     search_fields = ("email", "first_name", "last_name")
     ordering = ("email",)
     sortable_by = ()
     change_form_template = "admin/auth/user/change_form.html"
+
+    signed_in = looking.moment("last_login", "Last sign-in")
+    invited = looking.moment("date_joined", "Invited")
+
+    @admin.display(description="Enters the admin", boolean=True)
+    def enters_admin(self, person: User) -> bool:
+        return rights.enters_admin(person)
 
     @admin.display(description="Name", empty_value="–")
     def name(self, person: User) -> str:

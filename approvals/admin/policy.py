@@ -18,6 +18,13 @@ from runs.admin import looking
 from runs.admin.looking import ModelAdmin
 
 REASON = 4000
+HELP = {
+    "expression": "CEL, up to 2,000 characters; only true matches. It knows agent.name, agent.version, tool.name, "
+    "tool.effect, args, labels, submitter, on_behalf_of and, in verdict rules, tier. Decimals are compared as "
+    'money(args.amount) > money("20.00").',
+    "decide_within": "Seconds in which a decision can be made: 3600 is an hour, 86400 a day, 259200 three days.",
+    "reviewers": "Who decides what is held. Nobody chosen: the group “reviewers”.",
+}
 CODE = {"rows": 5, "class": "vLargeTextField code", "spellcheck": "false"}
 
 
@@ -50,6 +57,9 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, text in HELP.items():
+            if name in self.fields:  # who only looks has none
+                self.fields[name].help_text = text
         self.initial["version"] = policies.version()
 
     def clean_expression(self) -> str:
@@ -101,7 +111,7 @@ class PolicyDoor(ModelAdmin):
 class RuleAdmin(PolicyDoor):
     form = RuleForm
     actions = None
-    list_display = ("name", "kind", "order", "tool", "condition", "outcome", "reviewers", "enabled")
+    list_display = ("name", "kind", "order", "tool", "condition", "then", "enabled")
     list_filter = ("kind", "outcome", "enabled")
     list_select_related = ("reviewers",)
     search_fields = ("name", "tool")
@@ -131,6 +141,11 @@ class RuleAdmin(PolicyDoor):
     @admin.display(description="When")
     def condition(self, rule: Rule) -> str:
         return rule.expression if len(rule.expression) <= 80 else f"{rule.expression[:80]}…"
+
+    @admin.display(description="Then")
+    def then(self, rule: Rule) -> str:
+        said = rule.get_outcome_display()
+        return f"{said}, by {rule.reviewers}" if rule.reviewers else said
 
     def save_model(self, request: HttpRequest, obj: Rule, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

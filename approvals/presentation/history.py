@@ -71,6 +71,12 @@ def _to(scope: str, **marks: Decision) -> str:
     return "?" + urlencode({"scope": scope, **{word: str(each.pk) for word, each in marks.items()}})
 
 
+def _outcome(events: list[dict[str, Any]]) -> str:
+    """What became of the action itself; a run that goes well afterwards says nothing of it."""
+    settling = [event for event in events if event.get("settles")]
+    return str((settling or events)[-1]["what"]) if events else ""
+
+
 def _row(decision: Decision) -> dict[str, Any]:
     revision = decision.revision
     edited = revision.edited and decision.verb == Verb.APPROVE
@@ -84,6 +90,6 @@ def _row(decision: Decision) -> dict[str, Any]:
         "decision": "edit" if edited else decision.verb,
         "by": decision.person_name,
         "tier": revision.judgement.get("tier", decision.request.tier),
-        "outcome": events[-1]["what"] if events else "",
+        "outcome": _outcome(events),
         "edited": edited,
     }

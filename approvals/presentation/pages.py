@@ -13,7 +13,7 @@ from approvals import looks, reviewers
 from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Decision, Request, Revision
 from approvals.presentation import digests, reveal, shown
-from approvals.states import CLOSED, RequestKind, RequestState, Verb
+from approvals.states import RequestKind, RequestState, Verb
 from runs.models import Step
 
 REASONS = (
@@ -24,7 +24,9 @@ REASONS = (
     ("duplicate", "Duplicate"),
     ("other", "Other"),
 )
-MOST_FLAGS = 20
+MOST_FLAGS, MOST_WHY = 20, 200
+LONG_ODD, MANY_MARKS = 20_000, 5_000  # characters; revisions
+STEPS, STEPS_AFTER = 40, 5
 OUTCOMES = {Verb.APPROVE: "approved", Verb.REJECT: "rejected", Verb.RESPOND: "answered"}
 NOUNS = {Verb.APPROVE: "approval", Verb.REJECT: "rejection", Verb.RESPOND: "answer"}
 
@@ -37,6 +39,7 @@ class Row:
     was: Any
     now: Any
     change: str
+    code: bool = True  # an argument's name; else the title of a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "arguments_json": revision.arguments,
         "kinds": kinds(revision),
         "argument_flags": flags(revision),
+        "run_held": run.open_holds > 0,
     }
 
 
@@ -144,9 +148,11 @@ def _kind(described: dict[str, Any]) -> str:
 
 def _warnings(text: str) -> list[str]:
     """What is odd about a text, in words."""
-    if text.isascii() and text.isprintable() and "    " not in text:
-        return []
-    return list(reveal.flags(text))
+    return [] if _is_plain(text) else list(reveal.flags(text))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "    " not in text
 
 
 def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:
@@ -195,7 +201,8 @@ def _loaded(value: str | None) -> Any:
 def rows(changes: list[dict[str, Any]]) -> list[Row]:
     """Recorded changes as lines of a comparison."""
     return [
-        Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c)) for c in changes
+        Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c), not c.get("title"))
+        for c in changes
     ]
 
 
@@ -237,13 +244,16 @@ def _event(at: datetime, revision: int, who: str, what: str, reason: str) -> dic
     return {"at": at, "revision": revision, "who": who, "what": what, "reason": reason}
 
 
-def steps(request: Request) -> list[Step]:
-    """The run's steps up to this one, with their headlines."""
-    found = list(Step.objects.filter(run_id=request.run_id).order_by("index"))
+def steps(request: Request) -> tuple[list[Step], int]:
+    """The run's steps that lead to this one and a few after it, with their headlines, and how many others
+    the run has. Results are left where they are: they may be large."""
+    rows = Step.objects.filter(run_id=request.run_id).defer("result", "executed", "evidence")
+    near = rows.filter(index__lte=request.step.index + STEPS_AFTER).order_by("-index")
+    found = list(near[:STEPS])[::-1]
     for step in found:
         step.headline = shown.headline(step.tool, step.arguments)  # type: ignore[attr-defined]
         step.current = step.pk == request.step_id  # type: ignore[attr-defined]
-    return found
+    return found, rows.count() - len(found)
 
 
 def blocks(request: Request, revision: Revision) -> list[str]:
@@ -334,8 +344,7 @@ class InboxRow:
 def inbox_row(request: Request, revision: Revision, now: datetime, approvals: int = 0) -> InboxRow:
     key, _, why = lane(request, now)
     marks = (["changed"] if revision.reason == "drift" else []) + (["edited"] if revision.edited else [])
-    if any(_warnings(text) for _, text in _texts(json.loads(revision.arguments))):
-        marks.append("hidden text")
+    marks += _odd(revision)
     return InboxRow(
         ref=request.ref,
         url=request.get_absolute_url(),
@@ -354,6 +363,23 @@ def inbox_row(request: Request, revision: Revision, now: datetime, approvals: in
         why_here=why,
         lane=key,
     )
+
+
+_marks: dict[str, list[str]] = {}
+
+
+def _odd(revision: Revision) -> list[str]:
+    """Marks for texts that want a second look. An inbox has many rows, and a text may be made to take long: so
+    what is not plain is read up to a length, and each revision's once by a process."""
+    key = revision.arguments_digest
+    if key not in _marks:
+        if len(_marks) >= MANY_MARKS:
+            _marks.clear()
+        odd = [text for _, text in _texts(json.loads(revision.arguments)) if not _is_plain(text)]
+        long = sum(map(len, odd)) > LONG_ODD
+        found = any(reveal.flags(text) for text in odd) if not long else False
+        _marks[key] = ["long text"] if long else ["hidden text"] if found else []
+    return _marks[key]
 
 
 def lane(request: Request, now: datetime) -> tuple[str, str, str]:
@@ -394,19 +420,19 @@ def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]],
     told = []
     if request.decided_at is not None and request.state != RequestState.DECIDED:
         told.append(
-            {"at": request.decided_at, "what": "In force; the agent's run was told.", "tone": "still"}
+            {"at": request.decided_at, "what": "In force: the run has been told.", "tone": "still"}
         )
     if step.dispatched_at is not None and step.permit:
         told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
     if step.settled_at is not None:
-        told.append({"at": step.settled_at, **_settled(step)})
+        told.append({"at": step.settled_at, "settles": True, **_settled(step)})
     if step.effect == "in_doubt":
         told.append(
             {"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"}
         )
     if run.ended_at is not None:
         told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
-    return told, run.ended or (step.settled_at is not None and request.state in CLOSED)
+    return told, run.ended or step.settled_at is not None
 
 
 ENDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
@@ -418,7 +444,22 @@ def _settled(step: Step) -> dict[str, str]:
     kind = json.loads(step.result or "{}").get("type", "an error").rpartition(":")[2]
     if kind == "Rejected":
         return {"what": "The agent read the rejection.", "tone": "still"}
-    return {"what": f"It ended with {kind}.", "tone": "bad"}
+    return {"what": f"It ended with {kind}{_why(step)}", "tone": "bad"}
+
+
+def _why(step: Step) -> str:
+    """The last text of what a recorded error says, which is its sentence where it has one."""
+    said = [each for each in json.loads(step.result or "{}").get("args", []) if isinstance(each, str) and each.strip()]
+    return f": {said[-1][:MOST_WHY].rstrip('.')}." if said else "."
+
+
+def awaited(request: Request) -> str:
+    """What a decision's outcome still waits for."""
+    if request.state == RequestState.DECIDED:
+        return "It is not in force yet."
+    if request.run.status == "suspended":
+        return "Something else holds the run."
+    return "The run goes on."
 
 
 def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | None:

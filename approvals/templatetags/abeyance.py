@@ -50,6 +50,7 @@ STATUSES: dict[str, dict[str, tuple[str, str]]] = {
         "dispatched": ("Under way", "moving"),
         "done": ("Done", "good"),
         "raised": ("Raised an error", "bad"),
+        "rejected": ("Rejected", "over"),
     },
     "effect": {
         "dispatched": ("Dispatched", "moving"),
@@ -113,6 +114,13 @@ def status_pill(*, status: str, kind: str = "run") -> dict[str, Any]:
     """Where a run, request, step, effect, decision or hold stands."""
     label, tone = STATUSES[kind].get(status, (status.replace("_", " "), "still"))
     return {"label": label, "tone": tone, "glyph": GLYPHS[tone]}
+
+
+@register.filter
+def step_word(step: Any) -> str:
+    """A step's status; a person's no is no error, although the agent is told by one."""
+    rejected = step.status == "raised" and (getattr(step, "decision", None) or {}).get("verb") == "reject"
+    return "rejected" if rejected else str(step.status)
 
 
 @register.simple_tag
@@ -246,10 +254,12 @@ def _fact_row(fact: Any, *, ticked: Sequence[str], form: str) -> dict[str, Any]:
 
 @register.inclusion_tag("components/diff_rows.html")
 def diff_rows(*, rows: Iterable[Any], was: str = "Was", now: str = "Now", caption: str) -> dict[str, Any]:
-    """Was and now side by side, readable without colour. A row has `name`, `was`, `now`, `change`."""
+    """Was and now side by side, readable without colour. A row has `name`, `was`, `now`, `change`, and `code` if
+    its name is an argument's, not a fact's title."""
     built = [
         {
             "name": row.name,
+            "code": getattr(row, "code", True),
             "change": row.change,
             "was": None if row.change == "added" else tree.build(row.was),
             "now": None if row.change == "removed" else tree.build(row.now),
@@ -280,8 +290,9 @@ def _form_errors(form: BaseForm | None) -> list[tuple[str, str]]:
     if form is None or not form.errors:
         return []
     places = {name: field.id_for_label or field.auto_id for name, field in _fields(form)}
+    labels = {name: f"{field.label}: " for name, field in _fields(form)}
     return [
-        (str(places.get(name, "")), str(sentence))
+        (str(places.get(name, "")), f"{labels.get(name, '')}{sentence}")
         for name, sentences in form.errors.items()
         for sentence in sentences
     ]
@@ -300,6 +311,7 @@ def form_field(*, field: BoundField, code: bool = False) -> dict[str, Any]:
         "code": code,
         "group": bool(field.use_fieldset),
         "tick": getattr(widget, "input_type", "") == "checkbox" and not field.use_fieldset,
+        "below": getattr(widget, "input_type", "") == "password",  # its hint may be a link: not between two inputs
         "optional": not getattr(field.field, "wanted", field.field.required),
     }
 

@@ -105,6 +105,12 @@ def wire(context: ToolContext, to: str, amount: Decimal) -> str:
     return f"wired {amount}"
 
 
+@tool()
+def look_up(number: int) -> int:
+    """Look up {number}."""
+    return number
+
+
 class Level(StrEnum):
     LOW = "low"
     HIGH = "high"
@@ -159,6 +165,15 @@ async def giving(
 @agent(name="approvals-wirer", owner=OWNER)
 async def wiring(run: RunContext, amount: Decimal = Decimal("240.00"), to: str = "ACME") -> dict[str, Any]:
     return await _told(wire(to, amount))
+
+
+@agent(name="approvals-looker", owner=OWNER)
+async def looking(run: RunContext, before: int, after: int) -> str:
+    """Looks things up, wires, and looks up others side by side with it."""
+    for number in range(before):
+        await look_up(number)
+    done = await together(wire("ACME", Decimal("1.00")), *(look_up(number) for number in range(after)))
+    return str(done[0])
 
 
 @agent(name="approvals-insister", owner=OWNER)

@@ -28,6 +28,7 @@ from approvals.models import (
     Revision,
     Rule,
 )
+from approvals.policies import language
 from runs import execution, journal
 from runs.models import JournalEntry
 from tests.approvals import desk
@@ -631,3 +632,20 @@ def test_group_is_deleted_only_when_nothing_needs_it(people: SimpleNamespace, ol
 def test_new_group_has_a_name_and_nothing_else(people: SimpleNamespace, olu: Client) -> None:
     olu.post(reverse("admin:auth_group_add"), {"name": "night shift"})
     assert Group.objects.get(name="night shift").user_set.count() == 0
+
+
+def test_person_s_page_says_nothing_of_rights_there_are_not(people: SimpleNamespace, olu: Client) -> None:
+    """Being a superuser gives nothing here, so the page does not say that it does."""
+    page = text(olu.get(f"/admin/auth/user/{people.cyd.pk}/change/"))
+    assert ("all permissions" in page, "Enters the admin" in page) == (False, True)
+
+
+def test_message_about_an_address_is_not_capitalised(olu: Client) -> None:
+    sent = {"email": "nia@example.org", "name": "Nia New"}
+    assert "nia@example.org is invited." in text(olu.post("/admin/auth/user/add/", sent, follow=True))
+
+
+def test_every_name_a_rule_may_use_is_told_beside_it(pat: Client) -> None:
+    page = text(pat.get("/admin/approvals/rule/add/"))
+    names = [f"{thing}.{part}" for thing in ("agent", "tool") for part in language.FIELDS[thing]]
+    assert [name for name in (*names, *language.NAMES, "tier") if name not in page] == []

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from email import message_from_bytes
 from email import policy as email_policy
+from smtplib import SMTPServerDisconnected
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -46,6 +47,7 @@ def server(settings: Any) -> Iterator[type[Refusing]]:
     settings.DEFAULT_FROM_EMAIL = "Abeyance <approvals@abeyance.example>"
     yield Refusing
     Refusing.refuses = None
+    notifications._silent_until = 0.0
 
 
 @pytest.fixture
@@ -280,6 +282,25 @@ def test_send_after_the_server_is_back_sends_one_mail(
     assert send_all(request_) == [True, True]
     assert send_all(request_) == [False, False]
     assert len(mail.outbox) == 2
+
+
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), SMTPServerDisconnected("timed out")])
+def test_server_that_does_not_answer_is_left_alone_for_a_while(
+    request_: Request, server: type[Refusing], error: Exception
+) -> None:
+    """Each try may take seconds, and the sweeper that sends also finds runs whose worker died."""
+    server.refuses = error
+    assert send_all(request_) == [True, False]
+    assert sorted(request_.notifications.values_list("attempts", flat=True)) == [0, 1]
+    assert list(notifications.due(clock.now())) == []
+    server.refuses, notifications._silent_until = None, 0.0
+    desk.later(11)
+    assert send_all(request_) == [True, True]
+
+
+def test_server_that_refuses_at_once_is_no_reason_to_wait(request_: Request, server: type[Refusing]) -> None:
+    server.refuses = ConnectionRefusedError("nobody there")
+    assert send_all(request_) == [True, True]
 
 
 def test_mail_server_away_leaves_the_request_as_it_is(

@@ -131,6 +131,21 @@ def test_rows_tell_added_removed_and_changed() -> None:
     ]
 
 
+def test_steps_are_those_that_lead_to_this_one_and_the_others_are_counted(
+    people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page costs does not grow with the run, and nothing is cut without a count."""
+    request = desk.opened("approvals-looker", before=4, after=3)
+    found, hidden = pages.steps(request)
+    assert ([step.index for step in found], hidden) == ([0, 1, 2, 3, 4, 5, 6, 7], 0)
+    monkeypatch.setattr(pages, "STEPS", 3)
+    monkeypatch.setattr(pages, "STEPS_AFTER", 1)
+    found, hidden = pages.steps(request)
+    told = [(step.index, step.headline, step.current) for step in found]
+    assert told == [(3, "Look up 3", False), (4, "Wire 1.00 EUR to ACME", True), (5, "Look up 0", False)]
+    assert hidden == 5
+
+
 # -- Inbox -------------------------------------------------------------------------------------
 
 
@@ -251,10 +266,10 @@ def happened(request: Request, decision: Decision | None = None) -> tuple[list[s
 
 def test_outcome_of_an_approval(request_: Request, ana: User) -> None:
     desk.decide(request_, ana)
-    assert happened(request_) == (["In force; the agent's run was told."], False)
+    assert happened(request_) == (["In force: the run has been told."], False)
     desk.drive(request_)
     assert happened(request_) == (
-        ["In force; the agent's run was told.", "The call was made.", "It succeeded.", "The run succeeded."],
+        ["In force: the run has been told.", "The call was made.", "It succeeded.", "The run succeeded."],
         True,
     )
 
@@ -263,7 +278,7 @@ def test_outcome_of_a_rejection(request_: Request, ana: User) -> None:
     desk.decide(request_, ana, "reject")
     desk.drive(request_)
     assert happened(request_) == (
-        ["In force; the agent's run was told.", "The agent read the rejection.", "The run succeeded."],
+        ["In force: the run has been told.", "The agent read the rejection.", "The run succeeded."],
         True,
     )
 
@@ -304,7 +319,7 @@ def test_outcome_of_the_first_of_two_approvals(people: SimpleNamespace) -> None:
 def test_outcome_of_a_run_that_was_cancelled(request_: Request, ana: User) -> None:
     desk.decide(request_, ana)
     endings.cancel(request_.run_id, actor=SYSTEM)
-    assert happened(request_) == (["In force; the agent's run was told.", "The run was cancelled."], True)
+    assert happened(request_) == (["In force: the run has been told.", "The run was cancelled."], True)
     assert Run.objects.get().status == "cancelled"
 
 

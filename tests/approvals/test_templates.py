@@ -673,7 +673,7 @@ def test_diff_rows_read_without_colour() -> None:
         Row(name="memo", was=None, now="x", change="added"),
     ]
     page = Page(tag("{% diff_rows rows=rows caption='Edit' %}", rows=rows))
-    assert words(page) == "Edit FieldWasNow amount removed: 240.00 added: 120.00 memo not there added: x"
+    assert words(page) == "Edit WhatWasNow amount removed: 240.00 added: 120.00 memo not there added: x"
 
 
 @pytest.mark.parametrize(

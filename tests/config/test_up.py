@@ -1,6 +1,5 @@
 """Before and after the children: ports, the question whether the web answers, the environment they get."""
 
-import json
 import socket
 import stat
 
@@ -105,13 +104,43 @@ def test_running_addresses_are_found_by_other_commands_and_gone_afterwards(tmp_p
         "REDIS_URL": "redis://:password@elsewhere/0",
     }
     with environment.published(tmp_path, started):
-        assert json.loads((tmp_path / "up.json").read_text()) == {"DATABASE_URL": started["DATABASE_URL"]}
+        assert "password" not in (tmp_path / "up.json").read_text()
         mine = {"REDIS_URL": started["REDIS_URL"]}
         environment.join(tmp_path, mine, "./run up")
         assert mine == started
+        monkeypatch.delenv("REDIS_URL")
         with pytest.raises(CannotStart, match="started with REDIS_URL; set it here too"):
             environment.join(tmp_path, {}, "./run up")
     assert not (tmp_path / "up.json").exists()
+
+
+def test_other_commands_know_the_agents_and_the_site_that_run(tmp_path, monkeypatch):
+    """`./run submit` from another shell: what was set for `./run` alone counts there too."""
+    for name in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "EMAIL_URL"):
+        monkeypatch.delenv(name, raising=False)
+    started = {
+        "AGENTS": "examples.agents,shop.agents",
+        "BASE_URL": "https://abeyance.example.org",
+        "DEMO": "1",
+    }
+    for name, value in started.items():
+        monkeypatch.setenv(name, value)
+    with environment.published(tmp_path, started):
+        mine: dict[str, str] = {"AGENTS": "mine.agents"}
+        environment.join(tmp_path, mine, "./run up")
+    assert mine == started | {"AGENTS": "mine.agents"}
+
+
+@pytest.mark.parametrize("name", ["SECRET_KEY", "EMAIL_URL"])
+def test_secret_that_was_set_outside_is_asked_for_and_not_made_up(tmp_path, monkeypatch, name):
+    """Else an invitation's link would not work, or its mail would stay here in a file."""
+    for each in ("DATABASE_URL", "REDIS_URL", "SECRET_KEY", "EMAIL_URL"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "smtp://user:password@mail")
+    with environment.published(tmp_path, {}):
+        monkeypatch.delenv(name)
+        with pytest.raises(CannotStart, match=f"started with {name}; set it here too"):
+            environment.join(tmp_path, {"SECRET_KEY": "made up"}, "./run up")
 
 
 def _reply(listener, words):

@@ -98,6 +98,22 @@ def test_submit_refuses_and_names_the_place(words: list[str], answer: str) -> No
     assert refused("submit", *words) == answer
 
 
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+def test_submit_waits_for_a_number_of_seconds(seconds: str) -> None:
+    said = refused("submit", "adder", "n=3", f"--wait={seconds}")
+    assert said.endswith(f"argument --wait: '{seconds}' is not a number of seconds, such as 60")
+
+
+def test_submit_takes_options_between_the_arguments() -> None:
+    say("submit", "transfer", "--label", "team=blue", "how=pay", "--for", "ana@example.com", "amount=3")
+    run = Run.objects.get()
+    assert (run.input, run.labels) == ('{"amount":"3","how":"pay"}', {"team": "blue"})
+
+
+def test_submit_asks_for_no_more_than_the_agent() -> None:
+    assert refused("submit").endswith("the following arguments are required: agent")
+
+
 def test_submit_of_an_unknown_agent_names_those_there_are() -> None:
     assert refused("submit", "nobody").startswith("no agent is called 'nobody'; there are: adder, ")
 

@@ -6,13 +6,14 @@ run has no owner: operators see it, and only whom it acts for (`--for`) is kept 
 
 import getpass
 import json
+import math
 import os
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from pydantic import ValidationError
 
 from runs import agents, lifecycle, values
@@ -30,15 +31,24 @@ class Command(BaseCommand):
     help = "Starts a run and prints its id and address."
     requires_system_checks: list[str] = []
 
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]  # options stand anywhere
+        return parser
+
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("agent", help="the agent's name")
-        parser.add_argument("arguments", nargs="*", metavar="name=value", help="its input, one argument each")
+        parser.add_argument(
+            "arguments", nargs="*", default=[], metavar="name=value", help="its input, one argument each"
+        )
         parser.add_argument("--input", default="{}", metavar="JSON", help="its input as one JSON object")
         parser.add_argument(
             "--label", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
         )
         parser.add_argument("--for", dest="person", default="", help="e-mail of whom the run acts for")
-        parser.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="for its end, or a stop")
+        parser.add_argument(
+            "--wait", type=_seconds, default=0, metavar="SECONDS", help="for its end, or a stop"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -55,6 +65,16 @@ class Command(BaseCommand):
             self.stdout.write(_state(run))
             if run.ended and run.status != RunStatus.SUCCEEDED:
                 raise CommandError("it did not succeed")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds, such as 60")
+    return seconds
 
 
 def _actor() -> Actor:
