@@ -10,12 +10,13 @@ from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.db.models import Q
 
 from approvals import policies, requests
-from approvals.models import Permit, Request, Revision
+from approvals.models import Decision, Permit, Request, Revision
 from approvals.policies import CallFacts, Judgement, Reviewers
 from approvals.states import RequestState, Verb
-from runs import clock, gate, journal, tools, values
+from runs import gate, journal, tools, values
 from runs.actors import SYSTEM
 from runs.clock import Now
 from runs.exceptions import PermitRefused
@@ -52,23 +53,21 @@ class Authority:
         )
 
     def permit(self, step: Step) -> gate.Permit | None:
-        found = (
-            Permit.objects.in_force().filter(request__step=step).select_related("revision", "request").first()
-        )
+        related = ("revision", "request__step")
+        found = Permit.objects.in_force().filter(request__step=step).select_related(*related).first()
         return _told(found) if found else None
 
     def consume(self, run: Run, step: Step, permit: gate.Permit, verdict: Verdict) -> None:
-        request = Request.objects.select_for_update(of=("self",)).select_related("step").get(step=step)
+        """What was read of the permit before the lock cannot change (revisions and decisions are kept as they
+        are); whether it still stands is asked by the UPDATE."""
+        granted: _Granted = permit.granted
+        request, revision = granted.permit.request, granted.permit.revision
         request.run = run
-        found = Permit.objects.in_force().filter(pk=permit.ref).select_related("revision").first()
-        if found is None:
-            raise PermitRefused("void", "the approval was voided")
-        _refuse_lapsed(found)
-        _refuse_changed(request, found.revision, permit)
-        _refuse_stricter(found.revision, verdict)
-        Permit.objects.filter(pk=found.pk).update(consumed_at=Now())
+        _refuse_changed(granted, permit)
+        _refuse_stricter(revision, verdict)
+        _use_up(granted.permit)
         Request.objects.filter(pk=request.pk).update(state=RequestState.CONSUMED, closed_at=Now())
-        journal.write(request, SYSTEM, "consumed", revision=found.revision.number, digest=permit.digest)
+        journal.write(request, SYSTEM, "consumed", revision=revision.number, digest=permit.digest)
 
     def revoke(self, step: Step, why: str) -> None:
         request = Request.objects.select_for_update(of=("self",)).get(step=step)
@@ -97,38 +96,54 @@ def _failed_closed(error: Exception) -> Judgement:
     return Judgement("hold", "R3", "default", why, 0, None, 1, DECIDE_WITHIN, CONSUME_WITHIN, 0)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Granted:
+    """A permit with the approvals it came of."""
+
+    permit: Permit
+    approvals: list[Decision]
+
+
 def _told(permit: Permit) -> gate.Permit:
     revision = permit.revision
+    approvals = list(revision.decisions.filter(verb=Verb.APPROVE).order_by("made_at"))
     return gate.Permit(
         ref=str(permit.pk),
         arguments=revision.arguments,
         edited=revision.edited,
         digest=revision.arguments_digest,
         facts=revision.fact_values(),
-        decision=_decision(permit.request, revision),
+        decision=_decision(revision, approvals),
+        granted=_Granted(permit, approvals),
     )
 
 
-def _decision(request: Request, revision: Revision) -> dict[str, str]:
+def _decision(revision: Revision, approvals: list[Decision]) -> dict[str, str]:
     """What the agent and the record are told: who approved, and whether they edited."""
-    made = request.decisions.filter(revision=revision, verb=Verb.APPROVE).order_by("made_at").last()
+    made = approvals[-1] if approvals else None
     verb = "edit" if revision.edited else "approve"
     by = revision.author_name if revision.edited else (made.person_name if made else "")
     return {"verb": verb, "by": by, "note": revision.note or (made.reason if made else "")}
 
 
-def _refuse_lapsed(permit: Permit) -> None:
-    if permit.consume_by is not None and permit.consume_by <= clock.now():
+def _use_up(permit: Permit) -> None:
+    """Consumes the permit, if it is still in force and its time is not up."""
+    standing = Permit.objects.in_force().filter(pk=permit.pk)
+    in_time = Q(consume_by__isnull=True) | Q(consume_by__gt=Now())
+    if standing.filter(in_time).update(consumed_at=Now()):
+        return
+    if standing.exists():
         raise PermitRefused("lapsed", "the approval was not used in time")
+    raise PermitRefused("void", "the approval was voided")
 
 
-def _refuse_changed(request: Request, revision: Revision, permit: gate.Permit) -> None:
+def _refuse_changed(granted: _Granted, permit: gate.Permit) -> None:
     """What was approved is what runs: the stored bytes must still be those every approver saw."""
-    stored = values.digest(revision.arguments)
-    decided = request.decisions.filter(revision=revision, verb=Verb.APPROVE).values_list("digest", flat=True)
-    digest = requests.view_digest(request, revision)
-    told = {stored, values.digest(permit.arguments)}
-    if told != {permit.digest} or not decided or any(each != digest for each in decided):
+    revision = granted.permit.revision
+    digest = requests.view_digest(granted.permit.request, revision)
+    told = {values.digest(revision.arguments), values.digest(permit.arguments)}
+    seen = {made.digest for made in granted.approvals}
+    if told != {permit.digest} or seen != {digest}:
         raise PermitRefused("changed", "the arguments changed since the approval")
 
 

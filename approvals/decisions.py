@@ -498,7 +498,7 @@ def _take_effect(request: Request, run: Run, decision: Decision) -> None:
 
 
 def _approve(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:
-    until = now() + authority.consume_by(decision.revision.judgement)
+    until = Now() + authority.consume_by(decision.revision.judgement)
     Permit.objects.create(request=request, revision=decision.revision, consume_by=until)
     return RequestState.IN_FORCE, "approved", None
 

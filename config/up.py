@@ -151,6 +151,8 @@ def _welcome(home: Path, environ: dict[str, str], options: argparse.Namespace) -
         lines = ["The first operator is made by: ./run invite ADDRESS --group operators"]
     if not environment.local(environ):
         lines.append(f"It listens on {options.host}:{options.port}; a proxy with TLS belongs in front.")
+    if environment.demo(environ):
+        lines.append(f"The demo's outside service: {environ['GATEWAY_URL']}")
     if not environ.get("EMAIL_URL"):
         mails = home / "mail"
         lines.append(

@@ -58,7 +58,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """An approval in force: what to send, and the facts it was decided on (name → canonical JSON or None)."""
+    """An approval in force: what to send, and the facts it was decided on (name → canonical JSON or None).
+
+    `granted` is the authority's own account of it, and comes back to `consume`.
+    """
 
     ref: str
     arguments: str
@@ -66,6 +69,7 @@ class Permit:
     digest: str
     facts: dict[str, str | None]
     decision: dict[str, str]
+    granted: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,7 @@ def _ask(fence: Fence, proposal: Proposal) -> Pass:
         return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     form = json.loads(proposal.arguments)["form"]
     asked = Asked(proposal, verdict, form=form)
-    _place(fence, proposal, Cause.QUESTION, asked, why="a question to a person")
+    _place(fence, proposal, Cause.QUESTION, asked, why="The agent asks a question.")
     return Held()
 
 

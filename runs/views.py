@@ -183,7 +183,7 @@ def _show(
         "earlier_url": earlier,
         "gated": bool(request.GET.get("gated")),
         "holds": held,
-        "effects": Step.objects.effects().filter(run=run).order_by("-index")[:STEPS],
+        "effects": list(Step.objects.effects().filter(run=run).order_by("-index")[:STEPS])[::-1],
         "snapshots": Snapshot.objects.filter(run=run).order_by("-number")[:NEWEST],
         "entries": JournalEntry.objects.of(run.stream).order_by("-seq")[:NEWEST],
         "entries_total": run.seq,

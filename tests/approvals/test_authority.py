@@ -104,7 +104,7 @@ def test_permit_read_before_its_text_changed_is_refused(approved: Request) -> No
     step = Step.objects.get(pk=approved.step_id)
     permit = gate._authority.permit(step)
     assert permit is not None
-    other = gate.Permit(permit.ref, CHEAP.strip("'"), False, permit.digest, permit.facts, permit.decision)
+    other = dataclasses.replace(permit, arguments=CHEAP.strip("'"))
     verdict = gate.Verdict("hold", "", "", terms=authority.Judgement.from_json(approved.revision.judgement))
     with pytest.raises(PermitRefused):
         gate._authority.consume(approved.run, step, other, verdict)
