@@ -8,7 +8,8 @@ record (headlines, requests, who decided) is told by whoever registered with `te
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import reduce, wraps
+from operator import add
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,7 +17,8 @@ from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Case, F, Prefetch, Q, QuerySet, When
+from django.db.models.functions import Coalesce, Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -33,6 +35,7 @@ View = Callable[..., HttpResponse]
 Teller = Callable[[HttpRequest, list[Step], list[Hold]], None]
 PAGE = 50
 STEPS = 200
+WHOLE = 60_000  # characters of arguments and results that one page of steps shows, the newest first
 NEWEST = 50  # of holds, snapshots and journal entries that a page shows
 
 
@@ -182,6 +185,7 @@ def _show(
         "steps_total": Step.objects.filter(run=run).count(),
         "earlier_url": earlier,
         "gated": bool(request.GET.get("gated")),
+        "alone": "step" in request.GET,
         "holds": held,
         "effects": list(Step.objects.effects().filter(run=run).order_by("-index")[:STEPS])[::-1],
         "snapshots": Snapshot.objects.filter(run=run).order_by("-number")[:NEWEST],
@@ -196,20 +200,43 @@ def _show(
 
 
 def _steps(request: HttpRequest, run: Run) -> tuple[list[Step], str]:
-    """The newest steps in order (or those before `before`), and the address of earlier ones."""
-    found, kept = Step.objects.filter(run=run), {}
+    """The newest steps in order (or those before `before`), and the address of earlier ones; or one alone."""
+    steps, kept = Step.objects.filter(run=run), {}
+    if (alone := _number(request.GET.get("step", ""))) is not None:
+        return _marked(list(steps.filter(index=alone)), run, alone=True), ""
+    found = _lightly(steps)
     if request.GET.get("gated"):
         gated = Q(decision__isnull=False) | Q(holds__isnull=False)
         found, kept = found.filter(gated).distinct(), {"gated": "1"}
-    before = request.GET.get("before", "")
-    if before.isdecimal() and len(before) < 10:
-        found = found.filter(index__lt=int(before))
+    if (before := _number(request.GET.get("before", ""))) is not None:
+        found = found.filter(index__lt=before)
     rows = list(found.order_by("-index")[: STEPS + 1])
     earlier = "?" + urlencode({**kept, "before": rows[-2].index}) if len(rows) > STEPS else ""
-    steps = rows[:STEPS][::-1]
-    for step in steps:
+    return _marked(rows[:STEPS][::-1], run), earlier
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+def _lightly(steps: QuerySet[Step]) -> QuerySet[Step]:
+    """Steps with how long their values are, and only those results that a page of them could show."""
+    sizes = (Coalesce(Length(name), 0) for name in ("arguments", "executed", "result"))
+    steps = steps.annotate(size=reduce(add, sizes), result_size=Length("result"))
+    short = Case(When(result_size__lte=WHOLE, then=F("result")))
+    return steps.annotate(short_result=short).defer("result", "evidence")
+
+
+def _marked(steps: list[Step], run: Run, *, alone: bool = False) -> list[Step]:
+    """Which is under way, and whose values are shown here: a page bears so much; each step alone is whole."""
+    left = WHOLE
+    for step in reversed(steps):
         step.current = step.settled is None and not run.ended  # type: ignore[attr-defined]
-    return steps, earlier
+        step.whole = alone or step.size <= left  # type: ignore[attr-defined]
+        if not alone:
+            left -= step.size if step.whole else 0  # type: ignore[attr-defined]
+            step.result = step.short_result  # type: ignore[attr-defined]
+    return steps
 
 
 def _may(caller: Caller, run: Run, standing: list[Hold]) -> dict[str, bool]:

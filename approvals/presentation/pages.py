@@ -201,7 +201,9 @@ def _loaded(value: str | None) -> Any:
 def rows(changes: list[dict[str, Any]]) -> list[Row]:
     """Recorded changes as lines of a comparison."""
     return [
-        Row(c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c), not c.get("title"))
+        Row(
+            c.get("title") or c["name"], _loaded(c["then"]), _loaded(c["now"]), _change(c), not c.get("title")
+        )
         for c in changes
     ]
 
@@ -419,9 +421,7 @@ def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]],
     step, run = request.step, request.run
     told = []
     if request.decided_at is not None and request.state != RequestState.DECIDED:
-        told.append(
-            {"at": request.decided_at, "what": "In force: the run has been told.", "tone": "still"}
-        )
+        told.append({"at": request.decided_at, "what": "In force: the run has been told.", "tone": "still"})
     if step.dispatched_at is not None and step.permit:
         told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
     if step.settled_at is not None:
@@ -449,7 +449,11 @@ def _settled(step: Step) -> dict[str, str]:
 
 def _why(step: Step) -> str:
     """The last text of what a recorded error says, which is its sentence where it has one."""
-    said = [each for each in json.loads(step.result or "{}").get("args", []) if isinstance(each, str) and each.strip()]
+    said = [
+        each
+        for each in json.loads(step.result or "{}").get("args", [])
+        if isinstance(each, str) and each.strip()
+    ]
     return f": {said[-1][:MOST_WHY].rstrip('.')}." if said else "."
 
 

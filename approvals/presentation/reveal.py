@@ -56,6 +56,9 @@ _CONTROL_NAMES = (
 _UNNAMED = {"Cc": "CONTROL", "Co": "PRIVATE USE", "Cs": "LONE SURROGATE", "Cn": "UNASSIGNED"}
 
 
+MOST_SEGMENTS = 2_000
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A piece of a text. `chip` says what cannot be seen in it; `quiet` that it belongs there."""
@@ -121,6 +124,22 @@ def reveal(text: str) -> list[Segment]:
         segments.append(Segment(text[start:end], chip))
         position = end
     return segments + _characters(text, position, len(text))
+
+
+def drawn(text: str) -> list[Segment]:
+    """As `reveal` says, for a page; a text with more to mark than a page can bear is written with escapes."""
+    segments = reveal(text)
+    if len(segments) <= MOST_SEGMENTS:
+        return segments
+    written = "".join(_escape(c) if is_hidden(c) else c for c in text)
+    return [
+        Segment("", f"{len(segments):,} marks; hidden characters are written as escapes"),
+        Segment(written),
+    ]
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def flags(text: str) -> Flags:

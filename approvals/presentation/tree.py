@@ -18,6 +18,7 @@ from approvals.presentation import reveal
 LONG_LIST = 20
 ENDS = 5
 LONG_TEXT = 120
+MOST_NODES = 5_000  # of one tree; a list or group that goes beyond is shown as the JSON it is
 #: Texts that a reader would take for a number, a yes or no, or nothing: these are told apart in words.
 _AMBIGUOUS = re.compile(r"[-+.,\s]*+\d[-+\d.,\se]*+|true|false|null|None", re.IGNORECASE)
 
@@ -76,22 +77,70 @@ def load(text: str) -> Any:
 
 def build(value: Any, *, kinds: Mapping[str, str] | None = None) -> Node:
     """The tree of `value`. `kinds` may name a value better than JSON can: {"amount": "decimal"}."""
-    return _node(None, value, path="", depth=0, kinds=kinds or {})
+    return _Builder(kinds or {}).node(None, value, path="", depth=0)
 
 
-def _node(key: str | None, value: Any, *, path: str, depth: int, kinds: Mapping[str, str]) -> Node:
+class _Builder:
+    """One tree, and how many nodes it may still have."""
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self.kinds, self.left = kinds, MOST_NODES
+
+    def node(self, key: str | None, value: Any, *, path: str, depth: int) -> Node:
+        self.left -= 1
+        if isinstance(value, Mapping) and len(value) <= self.left:
+            pairs = [(str(k), v, f"{path}.{k}" if path else str(k)) for k, v in value.items()]
+            children = tuple(self.node(k, v, path=p, depth=depth + 1) for k, v, p in pairs)
+            return Node(
+                key, "group", "group", note=_count(len(children), "field"), children=children, depth=depth
+            )
+        if _is_list(value) and _size(value, self.left) <= self.left:
+            numbered = [(f"{i:,}", v) for i, v in enumerate(value, 1)]
+            items = tuple(self.node(k, v, path=f"{path}[]", depth=depth + 1) for k, v in numbered)
+            return Node(key, "list", "list", note=_count(len(items), "item"), children=items, depth=depth)
+        if _is_list(value) or isinstance(value, Mapping):
+            return _as_json(key, value, depth=depth)
+        return _leaf(key, value, kind=self.kinds.get(path), depth=depth)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _size(value: Any, most: int) -> int:
+    """How many nodes a value makes; counts no further than just past `most`."""
+    total, waiting = 0, [value]
+    while waiting and total <= most:
+        one = waiting.pop()
+        total += 1
+        if isinstance(one, Mapping):
+            waiting += one.values()
+        elif _is_list(one):
+            waiting += one
+    return total
+
+
+def _as_json(key: str | None, value: Any, *, depth: int) -> Node:
+    """All of a value that is too long to be taken apart, in one text."""
+    noun = "field" if isinstance(value, Mapping) else "item"
+    text = _written(value)
+    noticed = reveal.flags(text)
+    return Node(
+        key, f"{_count(len(value), noun)}, written as JSON", "text", reveal.drawn(text),
+        note=_measure(text), flags=noticed.labels, plain=noticed.plain, depth=depth,
+    )  # fmt: skip
+
+
+def _written(value: Any) -> str:
+    """JSON with a space after each comma, so that it can wrap; numbers digit by digit."""
     if isinstance(value, Mapping):
-        pairs = [(str(k), v, f"{path}.{k}" if path else str(k)) for k, v in value.items()]
-        children = tuple(_node(k, v, path=p, depth=depth + 1, kinds=kinds) for k, v, p in pairs)
-        return Node(
-            key, "group", "group", note=_count(len(children), "field"), children=children, depth=depth
-        )
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        items = tuple(
-            _node(f"{i:,}", v, path=f"{path}[]", depth=depth + 1, kinds=kinds) for i, v in enumerate(value, 1)
-        )
-        return Node(key, "list", "list", note=_count(len(items), "item"), children=items, depth=depth)
-    return _leaf(key, value, kind=kinds.get(path), depth=depth)
+        pairs = (f"{json.dumps(str(k), ensure_ascii=False)}: {_written(v)}" for k, v in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if _is_list(value):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, Literal | Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=lambda other: _as_text(other)[0])
 
 
 def _leaf(key: str | None, value: Any, *, kind: str | None, depth: int) -> Node:
@@ -105,7 +154,7 @@ def _leaf(key: str | None, value: Any, *, kind: str | None, depth: int) -> Node:
     text, word = _as_text(value)
     noticed = reveal.flags(text)
     return Node(
-        key, kind or word, "text", reveal.reveal(text),
+        key, kind or word, "text", reveal.drawn(text),
         note=_measure(text), flags=noticed.labels, plain=noticed.plain, depth=depth,
     )  # fmt: skip
 

@@ -206,7 +206,7 @@ def _mood(left: timedelta, total: timedelta | None) -> str:
 def revealed(*, text: Any, prose: bool = True) -> dict[str, Any]:
     """A text from outside with what is hidden in it made visible. Identifiers keep left to right."""
     said = "" if text is None else str(text)
-    return {"segments": reveal.reveal(said), "prose": prose}
+    return {"segments": reveal.drawn(said), "prose": prose}
 
 
 @register.inclusion_tag("components/text_flags.html")
@@ -311,7 +311,8 @@ def form_field(*, field: BoundField, code: bool = False) -> dict[str, Any]:
         "code": code,
         "group": bool(field.use_fieldset),
         "tick": getattr(widget, "input_type", "") == "checkbox" and not field.use_fieldset,
-        "below": getattr(widget, "input_type", "") == "password",  # its hint may be a link: not between two inputs
+        "below": getattr(widget, "input_type", "")
+        == "password",  # its hint may be a link: not between two inputs
         "optional": not getattr(field.field, "wanted", field.field.required),
     }
 

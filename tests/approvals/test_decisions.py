@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 
-from approvals import decisions
+from approvals import decisions, rights
 from approvals.decisions import Choice
 from approvals.exceptions import Closed, DigestMissing, NotEligible, NotVisible, Stale, Unfit
 from approvals.models import Decision, Permit, Request
@@ -126,7 +126,7 @@ def test_decide_foreign_is_not_visible(request_: Request, people: SimpleNamespac
 def test_decide_after_the_role_was_lost_is_not_visible(request_: Request, ana: User) -> None:
     """F63: the page is open, and the person object still remembers its groups."""
     digest = request_.revision.digest
-    assert desk.decisions.rights.group_names(ana) == {"refunds"}
+    assert rights.group_names(ana) == {"refunds"}
     ana.groups.clear()
     with pytest.raises(NotVisible):
         desk.decide(request_, ana, digest=digest)

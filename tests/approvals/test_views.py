@@ -971,11 +971,11 @@ def test_inbox_with_more_than_it_shows_says_how_many(
     site: Client, people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never cut without a count."""
-    from approvals import views
+    from approvals.views import waiting
 
     for _ in range(3):
         desk.opened()
-    monkeypatch.setattr(views, "AT_ONCE", 2)
+    monkeypatch.setattr(waiting, "AT_ONCE", 2)
     answer = site.get("/")
     assert (answer.context["waiting"], answer.context["hidden"]) == (2, 1)
     assert "1 more is not shown" in text(answer)

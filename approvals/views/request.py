@@ -1,0 +1,126 @@
+"""One request: its page, its pulse, and asking for a look."""
+
+import json
+import secrets
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from approvals import looks, reviewers
+from approvals.forms import SchemaForm
+from approvals.models import Request, Revision
+from approvals.presentation import pages, shown
+from approvals.states import RequestKind
+from approvals.views.page import counted, find, is_fragment, page
+from runs import clock
+
+
+@page
+@require_safe
+def detail(request: HttpRequest, ref: str) -> HttpResponse:
+    return show(request, find(request, ref))
+
+
+def show(
+    request: HttpRequest,
+    found: Request,
+    *,
+    status: int = 200,
+    typed: dict[str, Any] | None = None,
+    errors: list[tuple[str, str]] | None = None,
+    answer_form: SchemaForm | None = None,
+) -> HttpResponse:
+    now, revision = clock.now(), found.revision
+    allowed = reviewers.eligibility(request.user, found)
+    tool = shown.known(revision.tool, revision.tool_version)
+    question = found.kind == RequestKind.QUESTION
+    steps, hidden = pages.steps(found)
+    asked = json.loads(revision.arguments) if question else {}
+    context = {
+        "now": now,
+        "version": pages.version(found),
+        "item": pages.item(found, revision, now),
+        "question": asked.get("question"),
+        "facts": pages.facts(found, revision),
+        "checked_at": found.looked_at,
+        "checking": found.look_wanted_at is not None,
+        "can_check": bool(tool and tool.properties.facts) and found.is_pending,
+        "too_old": found.is_pending and looks.too_old(found, now),
+        "changes": pages.rows(revision.changes),
+        "blocks": [] if question else pages.blocks(found, revision),
+        "earlier": pages.earlier(found),
+        "steps": steps,
+        "steps_hidden": hidden,
+        "words": [],
+        "questions": [],
+        "may": may(found, allowed, request.user, revision),
+        "reasons": pages.REASONS,
+        "answer_form": answer_form or (SchemaForm(asked["form"], titled=True) if question else None),
+        "standing": pages.standing(found, now),
+        "typed": typed or {},
+        "errors": errors or [],
+        "view_digest": revision.digest,
+        "form_nonce": secrets.token_urlsafe(24),
+    }
+    return render(request, "approvals/request.html", context, status=status)
+
+
+def may(found: Request, allowed: reviewers.Eligibility, user: Any, revision: Revision) -> dict[str, Any]:
+    question, author = found.kind == RequestKind.QUESTION, reviewers.is_author(user, revision)
+    editable = not question and shown.known(revision.tool, revision.tool_version) is not None
+    said = revision.decisions.filter(person_id=str(user.pk)).exists()
+    why_not = allowed.why_not
+    if not why_not and said:
+        why_not = "You approved this. It needs somebody else's approval too."
+    elif not why_not and author:
+        why_not = "You edited this action, so somebody else approves it. You can still reject it."
+    may = allowed.decides and not said
+    return {
+        "approve": may and not question and not author,
+        "edit": may and editable and not author,
+        "reject": may,
+        "respond": may and question,
+        "why_not": why_not,
+    }
+
+
+@page
+@require_safe
+def pulse(request: HttpRequest, ref: str) -> HttpResponse:
+    """204 when nothing moved; else what moved, in place, or only the time of an equal look."""
+    found = find(request, ref)
+    seen, now = request.GET.get("v", ""), clock.now()
+    moved = pages.standing(found, now)
+    if moved is None and seen == pages.version(found):
+        return HttpResponse(status=204)
+    if not is_fragment(request):
+        return redirect("request", ref=ref)
+    if moved is None and _revised_since(found, seen):
+        revision = found.revision
+        moved = pages.Panel("stale", at=revision.created_at, changes=tuple(pages.rows(revision.changes)))
+    context = {
+        "now": now,
+        "moved": moved,
+        "checked_at": found.looked_at,
+        "checking": found.look_wanted_at is not None,
+        "item": {"ref": ref},
+    }
+    return render(request, "approvals/request.html#pulse", context)
+
+
+def _revised_since(found: Request, seen: str) -> bool:
+    """Whether the version a page shows is of an older revision than the standing one."""
+    return counted(seen) < found.number
+
+
+@page
+@require_POST
+def look(request: HttpRequest, ref: str) -> HttpResponse:
+    found = find(request, ref)
+    if found.is_pending:
+        looks.want(found)
+    if is_fragment(request):
+        return HttpResponse(status=204)
+    return redirect("request", ref=ref)
