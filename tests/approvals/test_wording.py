@@ -36,7 +36,9 @@ def test_question_is_asked_by_titles_not_by_names_of_code(site: Client, people: 
 
 
 def test_title_that_an_author_gave_is_the_label() -> None:
-    schema = {"properties": {"cost_centre": {"title": "Who pays", "type": "string"}, "to_whom": {"type": "string"}}}
+    schema = {
+        "properties": {"cost_centre": {"title": "Who pays", "type": "string"}, "to_whom": {"type": "string"}}
+    }
     labels = [field.label for field in SchemaForm(schema, titled=True)]
     assert labels == ["Who pays", "To whom"]
     assert [field.label for field in SchemaForm(schema)] == ["cost_centre", "to_whom"]
@@ -112,7 +114,9 @@ def test_receipt_is_kept_up_to_date_until_the_outcome_is_there(
     assert "data-pulse" not in moved.content.decode()
 
 
-def test_receipt_of_an_approval_that_a_pause_keeps_waiting(site: Client, request_: Request, ana: User) -> None:
+def test_receipt_of_an_approval_that_a_pause_keeps_waiting(
+    site: Client, request_: Request, ana: User
+) -> None:
     holds.pause(request_.run_id, actor=OPERATOR)
     made = desk.decide(request_, ana).decision
     assert made is not None

@@ -45,7 +45,15 @@ async def desk(run: RunContext, ticket: int) -> str:
 def _complaints(folder: Path) -> list[str]:
     source = folder / "desk.py"
     source.write_text(AGENT)
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--cache-dir", str(folder / "cache"), str(source)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--no-error-summary",
+        "--cache-dir",
+        str(folder / "cache"),
+        str(source),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return [re.sub(r"^.*?desk\.py:", "", line) for line in done.stdout.splitlines() if "desk.py" in line]
 
