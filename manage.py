@@ -4,6 +4,7 @@
 import os
 import sys
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 from environs import EnvValidationError
 
@@ -14,6 +15,8 @@ def main() -> None:
         execute_from_command_line(sys.argv)
     except EnvValidationError as wrong:
         sys.exit("\n".join(["The environment is not right:", *_lines(wrong)]))
+    except ImproperlyConfigured as wrong:
+        sys.exit(f"The environment is not right:\n  {wrong}")
 
 
 def _lines(wrong: EnvValidationError) -> list[str]:

@@ -30,9 +30,10 @@ AGAIN_AFTER = timedelta(seconds=10)
 
 
 def want(request: Request) -> None:
-    """Asks a worker to look. Asking again while one is wanted changes nothing but rings once more."""
-    Request.objects.filter(pk=request.pk, look_wanted_at__isnull=True).update(look_wanted_at=Now())
-    queues.enqueue("approvals.jobs.look", str(request.pk))
+    """Asks a worker to look. Asking again while one is wanted changes nothing: the sweeper rings again."""
+    unwanted = Request.objects.filter(pk=request.pk, look_wanted_at__isnull=True)
+    if unwanted.update(look_wanted_at=Now()):
+        queues.enqueue("approvals.jobs.look", str(request.pk))
 
 
 def want_again(request_id: uuid.UUID) -> bool:

@@ -1,16 +1,20 @@
-"""What stands before every page: what is too large or unreadable is refused unread, and no answer is kept.
+"""What stands before every page: what is too large, unreadable or another site's is refused unread, and no
+answer is kept.
 
 Django bounds what it holds in memory of a form, and not the files that may come with it: nobody uploads any
-here, so one limit stands for the whole body, before anything of it is read. No query of
-ours holds NUL, which the database cannot even look for. The API has limits and words of its own for all this.
+here, so one limit stands for the whole body, before anything of it is read. No query of ours holds NUL, which
+the database cannot even look for. A browser that says a form comes from another site is believed, whatever
+token it brings. The API has limits and words of its own, and no cookies.
 """
 
 from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.views.csrf import csrf_failure
 from django.views.defaults import bad_request
 
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 Answer = Callable[[HttpRequest], HttpResponse]
 
 
@@ -31,6 +35,8 @@ def _refused(request: HttpRequest) -> HttpResponse | None:
         return _unreadable(request, 413)
     if "%00" in request.META.get("QUERY_STRING", ""):
         return _unreadable(request, 400)
+    if request.method not in SAFE and request.headers.get("Sec-Fetch-Site") == "cross-site":
+        return csrf_failure(request, "another site sent this")
     return None
 
 

@@ -26,6 +26,7 @@ SECURE = _base.scheme == "https"
 DEBUG = env.bool("DEBUG", False)
 DEMO = env.bool("DEMO", LOCAL)
 SECRET_KEY = env.str("SECRET_KEY", "")
+PROXIES = env.int("PROXIES", 1 if SECURE else 0)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"] if LOCAL else [_base.hostname])
 
 _database = env.dj_db_url("DATABASE_URL", "postgresql:///abeyance")
@@ -149,6 +150,8 @@ ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # an address nobody has gets no mail, an
 ACCOUNT_SESSION_REMEMBER = True
 SESSION_COOKIE_AGE = 12 * 3600
 ACCOUNT_EMAIL_NOTIFICATIONS = True
+# Sign-ins are limited by address: without this, behind a proxy one attacker would use up everybody's tries.
+ALLAUTH_TRUSTED_PROXY_COUNT = PROXIES
 ACCOUNT_REAUTHENTICATION_REQUIRED = True  # an open browser is not enough to move an account elsewhere
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = _base.scheme
 ACCOUNT_ADAPTER = "approvals.accounts.AccountAdapter"

@@ -9,6 +9,7 @@ import argparse
 import errno
 import signal
 import socket
+import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,9 @@ from config.supervisor import Child, Stopped, Supervisor
 
 WORKERS = ("worker-1", "worker-2")
 LAST = (("queue",), ("database",))  # ended after all others, in this order
+MOST_WORKERS = 64
 READY_WITHIN = 120.0
+CLIENT_PATIENCE = 15  # seconds until the next bytes of a request
 PORT_PATIENCE = 3.0  # a web whose supervisor was killed a moment ago lets go of the port on its own
 
 
@@ -44,10 +47,24 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./run up", description="Starts everything; Ctrl-C ends it.")
-    parser.add_argument("--port", type=int, default=8000, help="of the web (8000)")
+    parser.add_argument("--port", type=_port, default=8000, help="of the web (8000)")
     parser.add_argument("--host", default="localhost", help="the address to listen on (localhost)")
-    parser.add_argument("--workers", type=int, default=2, help="how many (2)")
+    parser.add_argument("--workers", type=_workers, default=2, help="how many (2)")
     return parser.parse_args(arguments)
+
+
+def _port(text: str) -> int:
+    return _number(text, range(1, 65536), "a port is a number from 1 to 65535")
+
+
+def _workers(text: str) -> int:
+    return _number(text, range(MOST_WORKERS + 1), f"a number from 0 to {MOST_WORKERS}")
+
+
+def _number(text: str, wanted: range, right: str) -> int:
+    if not (text.isdecimal() and len(text) < 10 and int(text) in wanted):
+        raise argparse.ArgumentTypeError(f"{text!r}: {right}")
+    return int(text)
 
 
 def _local_address(environ: dict[str, str], port: int) -> None:
@@ -100,11 +117,19 @@ def _people(
     if environment.demo(environ) and "GATEWAY_URL" not in environ:
         port = _free_port(options.port + 900)
         environ["GATEWAY_URL"] = f"http://127.0.0.1:{port}"
-        supervisor.start(_python("gateway", "-m", "examples.gateway", "--port", str(port), environ=environ))
+        supervisor.start(_gateway(port, environ))
     supervisor.start(_web(doors, environ))
     for number in range(1, options.workers + 1):
         supervisor.start(_django(f"worker-{number}", "work", environ=environ, patience=25.0))
     supervisor.start(_django("sweeper", "sweep", environ=environ))
+
+
+def _gateway(port: int, environ: dict[str, str]) -> Spec:
+    """The demo's outside service; what happened in it belongs to this home's runs and to no other's."""
+    data = Path(environ["VAR_DIR"]) / "gateway.sqlite3"
+    return _python(
+        "gateway", "-m", "examples.gateway", "--port", str(port), "--db", str(data), environ=environ
+    )
 
 
 def _web(doors: list[socket.socket], environ: dict[str, str]) -> Spec:
@@ -186,7 +211,10 @@ def _door(family: int, address: str, port: int) -> socket.socket | None:
     until = time.monotonic() + PORT_PATIENCE
     while True:
         try:
-            return socket.create_server((address, port), family=family, backlog=1024)
+            door = socket.create_server((address, port), family=family, backlog=1024)
+            # What is accepted here inherits it: a client that stops half-way holds a thread no longer than that.
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", CLIENT_PATIENCE, 0))
+            return door
         except PermissionError:
             raise CannotStart(f"Port {port} is not for ordinary users; try --port 8000.") from None
         except OSError as error:

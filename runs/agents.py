@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from runs import values
 from runs.exceptions import UnknownAgent
@@ -93,7 +94,12 @@ def register(made: Agent) -> Agent:
 def load() -> None:
     """Imports the modules of the setting `AGENTS`; every process does, web and workers alike."""
     for module in settings.AGENTS:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module is there, and lacks something itself
+            raise ImproperlyConfigured(f"AGENTS: there is no module {module!r}.") from None
 
 
 def find(name: str, version: str) -> Agent | None:

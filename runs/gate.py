@@ -9,7 +9,7 @@ an absence leads to *allow*.
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from django.conf import settings
@@ -286,22 +286,27 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     if step.permit and not proposal.call.tool.properties.effect:
         return Go(step.sent, step.pk)  # the permit was used, and the worker died before the result was kept
     permit = _authority.permit(step)
-    verdict = _authority.judge(proposal)
-    if verdict.verdict == "deny":
-        if permit is not None:
-            with transaction.atomic():
-                lifecycle.lock_fenced(fence)
-                _authority.revoke(step, verdict.why)
-        return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     if permit is None:
-        return _without_permit(fence, proposal, step, verdict)
+        return _without_permit(fence, proposal, step)
     if step.tool_version != proposal.call.tool.version:
+        verdict = _authority.judge(proposal)
         asked = Asked(proposal, verdict, _look(proposal.call, proposal.arguments), reason="tool")
         _place(fence, proposal, Cause.APPROVAL, asked, why="the tool changed since the approval")
         return Held()
     readings = _look(proposal.call, permit.arguments)
     if unreadable := _unreadable(readings, permit.facts):
         return _depends(fence, proposal, step, unreadable)
+    return _decide(fence, proposal, step, permit, readings)
+
+
+def _decide(fence: Fence, proposal: Proposal, step: Step, permit: Permit, readings: list[Reading]) -> Pass:
+    """Policy again, after whatever takes time, about what will be sent: a person may have edited it."""
+    verdict = _authority.judge(replace(proposal, arguments=permit.arguments))
+    if verdict.verdict == "deny":
+        with transaction.atomic():
+            lifecycle.lock_fenced(fence)
+            _authority.revoke(step, verdict.why)
+        return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     changed = [c for c in facts.changes(proposal.call.tool, permit.facts, readings) if c.kind != "info"]
     if changed:
         asked = Asked(proposal, verdict, readings, changed, reason="drift")
@@ -310,8 +315,11 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     return _consume(fence, proposal, step, permit, verdict, readings)
 
 
-def _without_permit(fence: Fence, proposal: Proposal, step: Step, verdict: Verdict) -> Pass:
-    """Held for something else than an approval, or the approval lapsed behind another hold."""
+def _without_permit(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+    """Held for something else than an approval, or the approval was voided behind another hold."""
+    verdict = _authority.judge(proposal)
+    if verdict.verdict == "deny":
+        return Settled(effects.refused(Denied(verdict.rule, verdict.why), proposal.call.tool))
     if verdict.verdict == "allow" and not step.holds.filter(cause=Cause.APPROVAL).exists():
         return Go(proposal.arguments, step.pk, step.attempt + 1)
     asked = Asked(proposal, verdict, _look(proposal.call, proposal.arguments), reason="lapsed")

@@ -98,6 +98,20 @@ def broken(streams: list[type[models.Model]]) -> Iterator[Break]:
         yield from _cut(model, seen)
 
 
+def unknown(streams: list[type[models.Model]]) -> Iterator[Break]:
+    """Streams of a kind that nothing writes, `streams` being all there are."""
+    prefixes = [model.stream_prefix for model in streams]  # type: ignore[attr-defined]
+    sql = """
+        SELECT stream, max(seq) FROM runs_journalentry
+        WHERE NOT EXISTS (SELECT FROM unnest(%(prefixes)s::text[]) known WHERE starts_with(stream, known))
+        GROUP BY stream
+        """
+    with connection.cursor() as cursor:
+        cursor.execute(sql, {"prefixes": prefixes})
+        for stream, seq in cursor.fetchall():
+            yield Break(stream, seq, "nothing writes streams of this kind")
+
+
 def _cut(model: type[models.Model], seen: set[str]) -> Iterator[Break]:
     """Streams whose last entry is not the one their row remembers, or whose row is gone."""
     prefix = model.stream_prefix  # type: ignore[attr-defined]

@@ -5,10 +5,14 @@ compared, and the versions; what was settled since is a legitimate addition. A d
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
+
+from django.db import connection
 
 from runs.exceptions import RunsError
+from runs.journal import Break
 from runs.models import Run, Snapshot
 from runs.models.snapshot import SCHEMA_VERSION
 from runs.replay import Entry
@@ -38,7 +42,11 @@ def entry(
 ) -> bytes:
     """What one settled step adds to the record: the record's hash is SHA-256(record || entry)."""
     kept = hashlib.sha256(result.encode()).hexdigest()
-    return f"{index}|{tool}|{tool_version}|{digest}|{executed_digest}|{status}|{kept}".encode()
+    return _joined(index, tool, tool_version, digest, executed_digest, status, kept)
+
+
+def _joined(*parts: object) -> bytes:
+    return "|".join(map(str, parts)).encode()
 
 
 def entry_of(e: Entry) -> bytes:
@@ -73,3 +81,30 @@ def check(run: Run, entries: list[Entry]) -> Mismatch | None:
     return (
         None if then == now else Mismatch(f"the record of the first {last.steps} steps", then[:16], now[:16])
     )
+
+
+# One statement, so that what runs meanwhile is seen whole; digests are made there, and no value travels.
+_SETTLED = """
+SELECT r.id, r.position, r.record, s.index, s.tool, s.tool_version, s.arguments_digest, s.executed_digest, s.status,
+  encode(sha256(convert_to(coalesce(s.result, ''), 'UTF8')), 'hex'),
+  encode(sha256(convert_to(s.arguments, 'UTF8')), 'hex') = s.arguments_digest
+    AND (s.executed IS NULL OR encode(sha256(convert_to(s.executed, 'UTF8')), 'hex') = s.executed_digest)
+FROM runs_run r LEFT JOIN runs_step s ON s.run_id = r.id AND s.settled IS NOT NULL ORDER BY r.id, s.settled
+"""
+
+
+def broken() -> Iterator[Break]:
+    """Runs whose settled steps are not those their record was made of: a result, arguments, a step changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SETTLED)
+        for (run, position, record), rows in groupby(iter(cursor.fetchone, None), key=lambda row: row[:3]):
+            head, touched = b"", -1
+            for row in rows:
+                if row[3] is None:
+                    continue
+                head = hashlib.sha256(head + _joined(*row[3:10])).digest()
+                touched = row[3] if not row[10] and touched < 0 else touched
+            if touched >= 0:
+                yield Break(f"run:{run}", position, f"the arguments of step {touched} are not what was kept")
+            elif head != bytes(record):
+                yield Break(f"run:{run}", position, "its steps are not those its record was made of")

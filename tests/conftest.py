@@ -19,6 +19,9 @@ BROWSER_FIXTURES = {"page", "context", "browser", "new_context"}
 # Seconds. Short enough that a test may wait for a lease to run out.
 CLOCKS = {"LEASE": 1.5, "HEARTBEAT": 0.5, "SWEEP_EVERY": 0.5, "FACT_TIMEOUT": 2.0}
 
+# Here and nowhere else: whichever folder's conftest comes first imports them.
+pytest.register_assert_rewrite("tests.stack", "tests.visitors")
+
 # Playwright runs an event loop in the test's thread, and Django would refuse the database there.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 

@@ -255,6 +255,8 @@ def steps(request: Request) -> tuple[list[Step], int]:
     for step in found:
         step.headline = shown.headline(step.tool, step.arguments)  # type: ignore[attr-defined]
         step.current = step.pk == request.step_id  # type: ignore[attr-defined]
+        if step.pk == request.step_id and request.state == RequestState.EXPIRED:
+            step.word = "expired"  # type: ignore[attr-defined]
     return found, rows.count() - len(found)
 
 

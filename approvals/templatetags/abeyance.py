@@ -4,6 +4,7 @@ Each takes plain values and draws one template of `templates/components/`; a wro
 page is compiled. They look nothing up, decide nothing, and mark nothing safe: escaping is the templates'.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -51,6 +52,8 @@ STATUSES: dict[str, dict[str, tuple[str, str]]] = {
         "done": ("Done", "good"),
         "raised": ("Raised an error", "bad"),
         "rejected": ("Rejected", "over"),
+        "expired": ("Expired", "over"),
+        "denied": ("Not allowed", "over"),
     },
     "effect": {
         "dispatched": ("Dispatched", "moving"),
@@ -68,6 +71,8 @@ STATUSES: dict[str, dict[str, tuple[str, str]]] = {
     "hold": {"open": ("Open", "waiting"), "released": ("Released", "over")},
 }
 GLYPHS = {"still": "○", "moving": "◐", "waiting": "‖", "good": "✓", "bad": "✕", "over": "–", "doubt": "?"}
+
+NOS = {"Rejected": "rejected", "Expired": "expired", "Denied": "denied"}
 
 FACT_STATES = {
     "same": ("Same", "="),
@@ -118,9 +123,16 @@ def status_pill(*, status: str, kind: str = "run") -> dict[str, Any]:
 
 @register.filter
 def step_word(step: Any) -> str:
-    """A step's status; a person's no is no error, although the agent is told by one."""
-    rejected = step.status == "raised" and (getattr(step, "decision", None) or {}).get("verb") == "reject"
-    return "rejected" if rejected else str(step.status)
+    """A step's status; a no, or nobody's answer, is no error, although the agent is told by one.
+
+    Reads no result that was left in the database: there `word` says it, where somebody knows.
+    """
+    if step.status != "raised":
+        return str(step.status)
+    if (getattr(step, "decision", None) or {}).get("verb") == "reject":
+        return "rejected"
+    kind = json.loads(vars(step).get("result") or "{}").get("type", "")
+    return NOS.get(kind, getattr(step, "word", "raised"))
 
 
 @register.simple_tag
@@ -217,7 +229,7 @@ def text_flags(*, text: str) -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/value_tree.html")
-def value_tree(
+def value_tree(  # in it `json` is a text
     *, value: Any = None, json: str | None = None, kinds: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """A value (or the value of a canonical JSON text) as nested groups."""

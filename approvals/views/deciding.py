@@ -53,6 +53,8 @@ def _choice(request: HttpRequest, form: SchemaForm | None) -> Choice:
     extra = [name for name in posted if name not in fields]
     if extra:
         raise Unfit({"": f"Unknown fields: {', '.join(sorted(extra))}"})
+    if twice := [name for name in posted if name != "ack" and len(posted.getlist(name)) > 1]:
+        raise Unfit({"": f"Sent more than once: {', '.join(sorted(twice))}"})
     if len(posted.getlist("decision")) != 1:
         raise Unfit({"decision": "Exactly one decision is needed: approve, reject or respond."})
     if form is not None and not form.is_valid():

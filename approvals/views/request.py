@@ -103,6 +103,7 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
     context = {
         "now": now,
         "moved": moved,
+        "checks": bool(found.revision.facts),
         "checked_at": found.looked_at,
         "checking": found.look_wanted_at is not None,
         "item": {"ref": ref},

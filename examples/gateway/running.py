@@ -39,7 +39,7 @@ class RunningGateway:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()  # printed once it listens; empty if it could not
         if not line.startswith("gateway: http"):
-            raise RuntimeError(f"the gateway did not start (it ended with {self.process.wait()})")
+            raise RuntimeError(f"the gateway did not start (it ended with {self._ended()})")
         self.url = line.removeprefix("gateway: ").strip()
 
     @property

@@ -46,7 +46,8 @@
       notice.hidden = false;
       say("Expired. Nothing was run.");
     });
-    all(".decide .verbs").forEach((verbs) => { verbs.hidden = true; });
+    // An open panel stays, with what was typed in it, but for its buttons.
+    for (const part of all(".decide .verbs > :not(details[open]), .decide #reasons")) part.hidden = true;
   }
 
   function tick() {

@@ -10,6 +10,7 @@ from django.test import Client
 
 from approvals.forms import SchemaForm
 from approvals.models import Request
+from approvals.templatetags.abeyance import step_word
 from runs import holds
 from runs.actors import Actor
 from tests.approvals import desk
@@ -121,3 +122,29 @@ def test_receipt_of_an_approval_that_a_pause_keeps_waiting(
     made = desk.decide(request_, ana).decision
     assert made is not None
     assert "Something else holds the run." in text(site.get(f"/decisions/{made.pk}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [("Expired", "expired"), ("Denied", "denied"), ("ToolFailed", "raised")]
+)
+def test_step_that_nobody_allowed_raised_no_error(kind: str, word: str) -> None:
+    step = SimpleNamespace(status="raised", decision=None, result=f'{{"args":[],"type":"{kind}"}}')
+    assert step_word(step) == word
+
+
+def test_step_of_an_expired_request_is_called_expired(site: Client, request_: Request) -> None:
+    desk.later(80 * 3600)
+    holds.expire(request_.hold_id)
+    desk.drive(request_)
+    shown = text(site.get(f"/requests/{request_.ref}"))
+    assert ("Raised an error" in shown, "If nobody decides" in shown) == (False, False)
+
+
+def test_pulse_of_a_page_without_facts_tells_no_time_of_a_look(
+    site: Client, people: SimpleNamespace, ben: User
+) -> None:
+    """There is no place for it, and htmx would call that an error."""
+    request = desk.opened("approvals-wirer")
+    desk.decide(request, ben, "reject")
+    moved = site.get(f"/requests/{request.ref}/pulse?v=1", headers={"HX-Request": "true"}).content.decode()
+    assert ('id="checked"' in moved, "until you leave this page" in moved) == (False, True)

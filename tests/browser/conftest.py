@@ -1,9 +1,5 @@
 """What these tests stand on."""
 
-import pytest
-
-pytest.register_assert_rewrite("tests.stack", "tests.visitors")
-
-from tests.visitors import ana, rest, running, stack, ticket, visit  # noqa: E402 - rewritten first
+from tests.visitors import ana, rest, running, stack, ticket, visit
 
 __all__ = ["ana", "rest", "running", "stack", "ticket", "visit"]

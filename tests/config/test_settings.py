@@ -51,6 +51,17 @@ def test_all_that_is_wrong_is_said_at_once_without_a_traceback():
     ]
 
 
+def test_module_of_agents_that_is_not_there_is_named_without_a_traceback(tmp_path):
+    """One that is there and lacks something itself says where, as Python does."""
+    (tmp_path / "lacking.py").write_text("import nowhere_to_be_found\n")
+    for module in ("examples.nope", "nope"):
+        done = manage("check", AGENTS=f"examples.agents,{module}")
+        said = f"The environment is not right:\n  AGENTS: there is no module {module!r}.\n"
+        assert (done.returncode, done.stderr) == (1, said)
+    done = manage("check", AGENTS="lacking", PYTHONPATH=str(tmp_path))
+    assert "import nowhere_to_be_found" in done.stderr
+
+
 def test_socket_folder_keeps_its_capitals():
     found = settings_of("DATABASES", DATABASE_URL="postgresql://postgres@/abeyance?host=/Var/Sockets/pg")
     assert found["DATABASES"]["default"]["HOST"] == "/Var/Sockets/pg"

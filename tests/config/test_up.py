@@ -25,6 +25,19 @@ def test_taken_port_is_one_clear_line(listener, monkeypatch):
         pass
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "many"])
+def test_port_that_is_none_is_refused_and_says_what_one_is(port, capsys):
+    with pytest.raises(SystemExit):
+        up.main([f"--port={port}"])
+    assert capsys.readouterr().err.endswith(f"argument --port: '{port}': a port is a number from 1 to 65535\n")
+
+
+def test_workers_that_cannot_be_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        up.main(["--workers=-1"])
+    assert capsys.readouterr().err.endswith("argument --workers: '-1': a number from 0 to 64\n")
+
+
 def test_doors_of_localhost_are_open_and_closed_afterwards():
     port = up._free_port(0)
     with up._doors("localhost", port) as doors:
@@ -51,6 +64,10 @@ def test_web_that_answers_anything_but_200_is_asked_again(listener):
 def test_port_wished_for_is_taken_where_it_is_free(listener):
     taken = listener.getsockname()[1]
     assert up._free_port(taken) != taken
+
+
+def test_outside_service_keeps_its_file_where_the_runs_are(tmp_path):
+    assert up._gateway(8900, {"VAR_DIR": str(tmp_path)}).command[-2:] == ("--db", f"{tmp_path}/gateway.sqlite3")
 
 
 def test_environment_drops_what_is_about_another_server(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
-"""`verify_journal`: reads the whole journal and says where a chain is broken. Exit status 1 if one is.
+"""`verify_journal`: reads the whole journal and every run's record, and says where a chain is broken. Exit
+status 1 if one is.
 
 Every model with a `stream_prefix` carries the heads of chains, whatever app it is from. It only reads, and
 may run beside the service.
@@ -10,15 +11,15 @@ from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, models
 
-from runs import journal
+from runs import journal, snapshots
 
 
 class Command(BaseCommand):
-    help = "Checks that no journal entry was changed, removed or put elsewhere."
+    help = "Checks that no journal entry and no settled step was changed, removed or put elsewhere."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        breaks = list(journal.broken(streams()))
+        breaks = [*journal.broken(streams()), *journal.unknown(streams()), *snapshots.broken()]
         for found in breaks:
             self.stdout.write(f"{found.stream} #{found.seq}: {found.what}")
         if breaks:
