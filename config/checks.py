@@ -104,6 +104,16 @@ def demo() -> Iterator[CheckMessage]:
 
 
 @_named
+def debug() -> Iterator[CheckMessage]:
+    if settings.DEBUG and not settings.LOCAL:
+        yield Error(
+            "DEBUG is on, though BASE_URL is not local: error pages would show settings and values to anybody.",
+            hint="Unset DEBUG.",
+            id="abeyance.E009",
+        )
+
+
+@_named
 def log_format() -> Iterator[CheckMessage]:
     if settings.LOG_FORMAT not in {"text", "json"}:
         yield Error(f"LOG_FORMAT is {settings.LOG_FORMAT!r}.", hint="text or json", id="abeyance.E008")

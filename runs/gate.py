@@ -336,7 +336,8 @@ def _unreadable(readings: Sequence[Reading], decided: dict[str, str | None]) -> 
 
 def _depends(fence: Fence, proposal: Proposal, step: Step, unreadable: list[Reading]) -> Held:
     source = unreadable[0].source
-    why = f"{source} could not be read: " + "; ".join(f"{r.title}: {r.problem}" for r in unreadable)
+    said = "; ".join(f"{r.title}: {r.problem.rstrip('.')}" for r in unreadable)
+    why = f"The source “{source}” could not be read. {said}."
     with transaction.atomic():
         run = lifecycle.lock_fenced(fence)
         facts.keep(step, unreadable, Moment.CALL)

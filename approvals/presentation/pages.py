@@ -14,6 +14,7 @@ from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Decision, Request, Revision
 from approvals.presentation import digests, reveal, shown
 from approvals.states import RequestKind, RequestState, Verb
+from runs import values
 from runs.models import Step
 
 REASONS = (
@@ -273,6 +274,11 @@ def version(request: Request) -> str:
     """What the pulse compares: what stands, and when it was last looked at."""
     looked = request.looked_at.isoformat() if request.looked_at else "-"
     return f"{request.number}.{looked}.{int(request.look_wanted_at is not None)}"
+
+
+def facts_version(told: list[FactShown]) -> str:
+    """What a page shows of the facts: also what an unreadable look changes, which makes no revision."""
+    return values.digest(json.dumps([[fact.name, fact.state, fact.now] for fact in told]))[:16]
 
 
 #: Ends that a person's decision brought.

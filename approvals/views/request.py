@@ -37,13 +37,14 @@ def show(
     tool = shown.known(revision.tool, revision.tool_version)
     question = found.kind == RequestKind.QUESTION
     steps, hidden = pages.steps(found)
+    facts = pages.facts(found, revision)
     asked = json.loads(revision.arguments) if question else {}
     context = {
         "now": now,
-        "version": pages.version(found),
+        "version": f"{pages.version(found)}~{pages.facts_version(facts)}",
         "item": pages.item(found, revision, now),
         "question": asked.get("question"),
-        "facts": pages.facts(found, revision),
+        "facts": facts,
         "checked_at": found.looked_at,
         "checking": found.look_wanted_at is not None,
         "can_check": bool(tool and tool.properties.facts) and found.is_pending,
@@ -93,6 +94,7 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
     found = find(request, ref)
     seen, now = request.GET.get("v", ""), clock.now()
     moved = pages.standing(found, now)
+    seen, _, facts_seen = seen.partition("~")
     if moved is None and seen == pages.version(found):
         return HttpResponse(status=204)
     if not is_fragment(request):
@@ -100,6 +102,8 @@ def pulse(request: HttpRequest, ref: str) -> HttpResponse:
     if moved is None and _revised_since(found, seen):
         revision = found.revision
         moved = pages.Panel("stale", at=revision.created_at, changes=tuple(pages.rows(revision.changes)))
+    elif moved is None and facts_seen != pages.facts_version(pages.facts(found, found.revision)):
+        moved = pages.Panel("looked", at=found.looked_at)
     context = {
         "now": now,
         "moved": moved,

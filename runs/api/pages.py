@@ -7,13 +7,18 @@ import base64
 import binascii
 import uuid
 from datetime import datetime
+from functools import reduce
+from operator import add
 
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce, Length
 from rest_framework.request import Request
 
 from runs.api.problem import Refused
 from runs.models import Run, Step
 from runs.serializers import Place
+
+MOST = 4 * 1024 * 1024  # characters of a page of steps
 
 
 def runs(found: QuerySet[Run], cursor: str, limit: int) -> tuple[list[Run], str | None]:
@@ -29,11 +34,28 @@ def runs(found: QuerySet[Run], cursor: str, limit: int) -> tuple[list[Run], str 
 
 
 def steps(found: QuerySet[Step], cursor: str, limit: int) -> tuple[list[Step], str | None]:
-    """By index, and the next page's cursor. Raises Refused for a cursor that is none of ours."""
+    """By index, and the next page's cursor. Raises Refused for a cursor that is none of ours.
+
+    A page ends early when its values are many: what one answer holds in memory is bounded.
+    """
     if cursor:
         found = found.filter(index__gt=_step_key(cursor))
-    rows = list(found.order_by("index")[: limit + 1])
-    return rows[:limit], _write(str(rows[limit - 1].index)) if len(rows) > limit else None
+    size = reduce(add, (Coalesce(Length(name), 0) for name in ("arguments", "executed", "result")))
+    sizes = list(found.order_by("index").values_list("index", size)[: limit + 1])
+    last = _last_that_fits(sizes[:limit])
+    rows = list(found.filter(index__lte=last).order_by("index")) if sizes else []
+    return rows, _write(str(last)) if sizes and last < sizes[-1][0] else None
+
+
+def _last_that_fits(sizes: list[tuple[int, int]]) -> int:
+    """The index of the last step whose values still fit a page; the first always does."""
+    total, last = 0, -1
+    for index, size in sizes:
+        total += size
+        if last >= 0 and total > MOST:
+            break
+        last = index
+    return last
 
 
 def next_address(request: Request, cursor: str | None) -> str | None:

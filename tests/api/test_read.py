@@ -13,9 +13,9 @@ import pytest
 from django.db import connection, connections
 from pytest_django import DjangoAssertNumQueries
 
-from runs import clock, endings, holds
+from runs import clock, endings, holds, values
 from runs.actors import SYSTEM, Actor
-from runs.api import waiting
+from runs.api import pages, waiting
 from runs.models import Run, Step
 from runs.states import Cause, StepStatus
 from tests.api.conftest import Api, key_of, person, refused
@@ -281,15 +281,31 @@ def test_steps_show_calls_and_what_came_of_them(api: Api) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_steps_cost_three_queries(
+def test_steps_cost_four_queries(
     api: Api, rows: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     run = api.submit()
     for index in range(rows):
         a_step(run, index)
-    with django_assert_num_queries(3):  # the key, the run, its steps
+    with django_assert_num_queries(4):  # the key, the run, how long its steps are, the steps
         body = api.get(f"/runs/{run.pk}/steps").json()
     assert [step["index"] for step in body["results"]] == list(range(rows))
+
+
+def test_pages_of_steps_with_long_values_end_early(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none is left out; one that is longer than a page is a page."""
+    run = api.submit()
+    for index in range(7):
+        a_step(run, index)
+    long = values.canonical({"text": "x" * 3_000})
+    Step.objects.filter(run=run, index__in=(1, 2, 5)).update(arguments=long)
+    monkeypatch.setattr(pages, "MOST", 2_000)
+    address, seen = f"/runs/{run.pk}/steps", []
+    while address:
+        body = api.get(address).json()
+        seen.append([step["index"] for step in body["results"]])
+        address = (body["next"] or "").removeprefix("/api/v1")
+    assert seen == [[0], [1], [2], [3, 4], [5], [6]]
 
 
 def test_steps_come_in_pages(api: Api) -> None:

@@ -148,3 +148,21 @@ def test_pulse_of_a_page_without_facts_tells_no_time_of_a_look(
     desk.decide(request, ben, "reject")
     moved = site.get(f"/requests/{request.ref}/pulse?v=1", headers={"HX-Request": "true"}).content.decode()
     assert ('id="checked"' in moved, "until you leave this page" in moved) == (False, True)
+
+
+def test_pulse_after_a_look_that_could_not_read_says_so(site: Client, request_: Request) -> None:
+    """No revision comes of it, and yet the page would go on saying “Same”."""
+    version = site.get(f"/requests/{request_.ref}").context["version"]
+    desk.look(request_, given=RuntimeError("away"))
+    pulse = {"data": {"v": version}, "headers": {"HX-Request": "true"}}
+    moved = text(site.get(f"/requests/{request_.ref}/pulse", **pulse))
+    assert "The facts look different now" in moved
+    shown = site.get(f"/requests/{request_.ref}")
+    pulse = {"data": {"v": shown.context["version"]}, "headers": {"HX-Request": "true"}}
+    assert (
+        "Couldn’t check" in text(shown),
+        site.get(f"/requests/{request_.ref}/pulse", **pulse).status_code,
+    ) == (
+        True,
+        204,
+    )

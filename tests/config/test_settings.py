@@ -90,6 +90,14 @@ def test_https_hardens_cookies_and_transport():
     }
 
 
+def test_client_address_is_taken_from_the_proxy_where_there_is_one():
+    """Else all sign-ins would come from one address, and one attacker could use up everybody's tries."""
+    name = "ALLAUTH_TRUSTED_PROXY_COUNT"
+    assert settings_of(name, BASE_URL="https://abeyance.example.org")[name] == 1
+    assert settings_of(name, BASE_URL="https://abeyance.example.org", PROXIES="2")[name] == 2
+    assert settings_of(name)[name] == 0
+
+
 def test_demo_and_its_agents_are_off_where_it_is_not_local():
     assert settings_of("DEMO", "AGENTS", BASE_URL="https://abeyance.example.org") == {
         "DEMO": False,
@@ -134,6 +142,7 @@ def test_settings_of_the_tests_have_nothing_to_complain_about():
         (checks.agents, {"AGENTS": ["no.such.module"]}, ["abeyance.E007"]),
         (checks.demo, {"DEMO": True, "LOCAL": False}, ["abeyance.W002"]),
         (checks.log_format, {"LOG_FORMAT": "xml"}, ["abeyance.E008"]),
+        (checks.debug, {"DEBUG": True, "LOCAL": False}, ["abeyance.E009"]),
     ],
 )
 def test_values_that_are_wrong_together_are_named(settings, check, change, expected):
@@ -148,6 +157,7 @@ ALL_CHECKS = [
     checks.engines,
     checks.leases,
     checks.agents,
+    checks.debug,
     checks.demo,
     checks.log_format,
 ]

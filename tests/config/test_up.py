@@ -29,7 +29,9 @@ def test_taken_port_is_one_clear_line(listener, monkeypatch):
 def test_port_that_is_none_is_refused_and_says_what_one_is(port, capsys):
     with pytest.raises(SystemExit):
         up.main([f"--port={port}"])
-    assert capsys.readouterr().err.endswith(f"argument --port: '{port}': a port is a number from 1 to 65535\n")
+    assert capsys.readouterr().err.endswith(
+        f"argument --port: '{port}': a port is a number from 1 to 65535\n"
+    )
 
 
 def test_workers_that_cannot_be_are_refused(capsys):
@@ -67,7 +69,10 @@ def test_port_wished_for_is_taken_where_it_is_free(listener):
 
 
 def test_outside_service_keeps_its_file_where_the_runs_are(tmp_path):
-    assert up._gateway(8900, {"VAR_DIR": str(tmp_path)}).command[-2:] == ("--db", f"{tmp_path}/gateway.sqlite3")
+    assert up._gateway(8900, {"VAR_DIR": str(tmp_path)}).command[-2:] == (
+        "--db",
+        f"{tmp_path}/gateway.sqlite3",
+    )
 
 
 def test_environment_drops_what_is_about_another_server(tmp_path, monkeypatch):
