@@ -13,7 +13,7 @@ from django.db.models import Q, QuerySet
 from django.urls import reverse
 
 from approvals.models import Decision
-from approvals.presentation import pages
+from approvals.presentation import outcomes, pages
 from approvals.states import Verb
 
 PAGE = 50
@@ -80,7 +80,7 @@ def _outcome(events: list[dict[str, Any]]) -> str:
 def _row(decision: Decision) -> dict[str, Any]:
     revision = decision.revision
     edited = revision.edited and decision.verb == Verb.APPROVE
-    events, _ = pages.outcome(decision.request, decision)
+    events, _ = outcomes.outcome(decision.request, decision)
     return {
         "at": decision.made_at,
         "ref": decision.request.ref,

@@ -6,13 +6,13 @@ outside is asked while one is made.
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from approvals import looks, reviewers
+from approvals import looks
 from approvals.exceptions import Closed, NotEligible, Stale
-from approvals.models import Decision, Request, Revision
-from approvals.presentation import digests, reveal, shown
+from approvals.models import Request, Revision
+from approvals.presentation import digests, oddities, shown
 from approvals.states import RequestKind, RequestState, Verb
 from runs import values
 from runs.models import Step
@@ -25,8 +25,6 @@ REASONS = (
     ("duplicate", "Duplicate"),
     ("other", "Other"),
 )
-MOST_FLAGS, MOST_WHY = 20, 200
-LONG_ODD, MANY_MARKS = 20_000, 5_000  # characters; revisions
 STEPS, STEPS_AFTER = 40, 5
 OUTCOMES = {Verb.APPROVE: "approved", Verb.REJECT: "rejected", Verb.RESPOND: "answered"}
 NOUNS = {Verb.APPROVE: "approval", Verb.REJECT: "rejection", Verb.RESPOND: "answer"}
@@ -103,7 +101,7 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "approve_label": label,
         "arguments_json": revision.arguments,
         "kinds": kinds(revision),
-        "argument_flags": flags(revision),
+        "argument_flags": oddities.flags(revision),
         "run_held": run.open_holds > 0,
     }
 
@@ -121,18 +119,6 @@ def headline(request: Request, revision: Revision) -> str:
     return shown.headline(revision.tool, revision.arguments)
 
 
-def flags(revision: Revision) -> list[str]:
-    """Warnings about the text of what will run."""
-    found = [
-        f"{name}: {said}" for name, text in _texts(json.loads(revision.arguments)) for said in _warnings(text)
-    ]
-    if shown.known(revision.tool, revision.tool_version) is None:
-        found.append(
-            "This tool is not the version that was proposed; its arguments are shown as they are, not decoded"
-        )
-    return found if len(found) <= MOST_FLAGS else [*found[:MOST_FLAGS], f"and {len(found) - MOST_FLAGS} more"]
-
-
 def kinds(revision: Revision) -> dict[str, str]:
     """What JSON cannot say of an argument: decimals and times travel as text."""
     tool = shown.known(revision.tool, revision.tool_version)
@@ -145,29 +131,6 @@ def _kind(described: dict[str, Any]) -> str:
     if {"number", "string"} <= types:
         return "decimal"
     return str(described.get("format", ""))
-
-
-def _warnings(text: str) -> list[str]:
-    """What is odd about a text, in words."""
-    return [] if _is_plain(text) else list(reveal.flags(text))
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable() and "    " not in text
-
-
-def _texts(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Every text in a value with where it stands; a name in it that is no plain word is such a text too."""
-    if isinstance(value, str):
-        return [(path or "value", value)]
-    if isinstance(value, dict):
-        names = [(f"a name in {path or 'the arguments'}", key) for key in value if not key.isidentifier()]
-        return names + [
-            each for key, one in value.items() for each in _texts(one, f"{path}.{key}".lstrip("."))
-        ]
-    if isinstance(value, list):
-        return [each for place, one in enumerate(value) for each in _texts(one, f"{path}[{place}]")]
-    return []
 
 
 def facts(request: Request, revision: Revision) -> list[FactShown]:
@@ -319,176 +282,3 @@ def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligi
     outcome = OUTCOMES[Verb(error.verb)]
     reason = last.reason if last is not None and kind == "decided_other" else ""
     return Panel(kind, error.by, error.at, outcome, noun, reason=reason)
-
-
-# -- Inbox -----------------------------------------------------------------------------
-
-LANES = (
-    ("now", "Decide now", "15 minutes or less are left."),
-    ("high", "High risk", "Its tier is R3 or R4."),
-    ("today", "Today", "It ends within eight hours, or has waited for three days."),
-    ("later", "Later", "More than eight hours are left."),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class InboxRow:
-    ref: str
-    url: str
-    headline: str
-    tier: str
-    kind: str
-    decide_by: datetime | None
-    opened_at: datetime
-    agent: str
-    agent_version: str
-    on_behalf_of: str
-    run_short: str
-    flags: tuple[str, ...]
-    approvals: int
-    quorum: int
-    why_here: str
-    lane: str
-
-
-def inbox_row(request: Request, revision: Revision, now: datetime, approvals: int = 0) -> InboxRow:
-    key, _, why = lane(request, now)
-    marks = (["changed"] if revision.reason == "drift" else []) + (["edited"] if revision.edited else [])
-    marks += _odd(revision)
-    return InboxRow(
-        ref=request.ref,
-        url=request.get_absolute_url(),
-        headline=headline(request, revision),
-        tier=request.tier,
-        kind=request.kind,
-        decide_by=request.decide_by,
-        opened_at=revision.created_at,
-        agent=request.run.agent,
-        agent_version=request.run.agent_version,
-        on_behalf_of=request.run.on_behalf_of,
-        run_short=request.run.short_id,
-        flags=tuple(marks),
-        approvals=approvals,
-        quorum=request.quorum,
-        why_here=why,
-        lane=key,
-    )
-
-
-_marks: dict[str, list[str]] = {}
-
-
-def _odd(revision: Revision) -> list[str]:
-    """Marks for texts that want a second look. An inbox has many rows, and a text may be made to take long: so
-    what is not plain is read up to a length, and each revision's once by a process."""
-    key = revision.arguments_digest
-    if key not in _marks:
-        if len(_marks) >= MANY_MARKS:
-            _marks.clear()
-        odd = [text for _, text in _texts(json.loads(revision.arguments)) if not _is_plain(text)]
-        long = sum(map(len, odd)) > LONG_ODD
-        found = any(reveal.flags(text) for text in odd) if not long else False
-        _marks[key] = ["long text"] if long else ["hidden text"] if found else []
-    return _marks[key]
-
-
-def lane(request: Request, now: datetime) -> tuple[str, str, str]:
-    """Risk and time left decide, by rules a person can follow."""
-    left = request.decide_by - now if request.decide_by else timedelta.max
-    waited = now - request.opened_at
-    if left <= timedelta(minutes=15):
-        return LANES[0]
-    if request.tier in ("R3", "R4"):
-        return LANES[1]
-    return LANES[2] if left <= timedelta(hours=8) or waited >= timedelta(days=3) else LANES[3]
-
-
-def lanes(found: list[InboxRow]) -> list[dict[str, Any]]:
-    """The lanes that are not empty; in one, the higher tier first, then who has less time."""
-    latest = datetime.max.replace(tzinfo=UTC)
-    ordered = sorted(found, key=lambda row: (-int(row.tier[1:]), row.decide_by or latest, row.ref))
-    told = [
-        {"key": key, "title": title, "rows": [r for r in ordered if r.lane == key]} for key, title, _ in LANES
-    ]
-    return [one for one in told if one["rows"]]
-
-
-# -- What came of it ---------------------------------------------------------------------
-
-
-VOIDED = "It no longer counts: what it was about changed."
-
-
-def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]], bool]:
-    """What followed a decision, and whether nothing more will come."""
-    if decision.revision.number != request.number:
-        return [{"at": decision.made_at, "what": VOIDED, "tone": "bad"}], True
-    if request.is_pending:
-        waits = "It counts, and waits for somebody else's approval."
-        return [{"at": decision.made_at, "what": waits, "tone": "still"}], True
-    step, run = request.step, request.run
-    told = []
-    if request.decided_at is not None and request.state != RequestState.DECIDED:
-        told.append({"at": request.decided_at, "what": "In force: the run has been told.", "tone": "still"})
-    if step.dispatched_at is not None and step.permit:
-        told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
-    if step.settled_at is not None:
-        told.append({"at": step.settled_at, "settles": True, **_settled(step)})
-    if step.effect == "in_doubt":
-        told.append(
-            {"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"}
-        )
-    if run.ended_at is not None:
-        told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
-    return told, run.ended or step.settled_at is not None
-
-
-ENDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
-
-
-def _settled(step: Step) -> dict[str, str]:
-    if step.status == "done":
-        return {"what": "It succeeded." if step.effect else "The agent has the answer.", "tone": "good"}
-    kind = json.loads(step.result or "{}").get("type", "an error").rpartition(":")[2]
-    if kind == "Rejected":
-        return {"what": "The agent read the rejection.", "tone": "still"}
-    return {"what": f"It ended with {kind}{_why(step)}", "tone": "bad"}
-
-
-def _why(step: Step) -> str:
-    """The last text of what a recorded error says, which is its sentence where it has one."""
-    said = [
-        each
-        for each in json.loads(step.result or "{}").get("args", [])
-        if isinstance(each, str) and each.strip()
-    ]
-    return f": {said[-1][:MOST_WHY].rstrip('.')}." if said else "."
-
-
-def awaited(request: Request) -> str:
-    """What a decision's outcome still waits for."""
-    if request.state == RequestState.DECIDED:
-        return "It is not in force yet."
-    if request.run.status == "suspended":
-        return "Something else holds the run."
-    return "The run goes on."
-
-
-def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | None:
-    """The request this person would be shown next."""
-    waiting = (
-        reviewers.assigned_to(person).open_at(now).exclude(pk=after.pk).select_related("run", "step", "group")
-    )
-    for request in waiting.order_by("-tier", "decide_by", "ref")[:10]:
-        if reviewers.eligibility(person, request).decides:
-            revision = request.revision
-            if revision.decisions.filter(person_id=str(person.pk)).exists():
-                continue
-            return {
-                "url": request.get_absolute_url(),
-                "tier": request.tier,
-                "headline": headline(request, revision),
-                "decide_by": request.decide_by,
-                "opened_at": revision.created_at,
-            }
-    return None

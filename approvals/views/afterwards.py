@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 from approvals import reviewers
 from approvals.exceptions import NotVisible
 from approvals.models import Decision, Request
-from approvals.presentation import digests, pages
+from approvals.presentation import digests, outcomes, pages
 from approvals.presentation import history as past
 from approvals.states import RequestState, Verb
 from approvals.views.page import find, is_fragment, page, person_of
@@ -31,7 +31,7 @@ def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
     if decision is None:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     found, now = find(request, decision.request.ref), clock.now()
-    outcome, settled = pages.outcome(found, decision)
+    outcome, settled = outcomes.outcome(found, decision)
     version = f"{len(outcome)}.{found.state}.{found.run.status}"
     if is_fragment(request) and request.GET.get("v") == version:
         return HttpResponse(status=204)
@@ -40,10 +40,10 @@ def receipt(request: HttpRequest, decision_id: uuid.UUID) -> HttpResponse:
         "receipt": _receipt(decision, found, person_of(request)),
         "outcome": outcome,
         "settled": settled,
-        "awaited": pages.awaited(found),
+        "awaited": outcomes.awaited(found),
         "run_url": found.run.get_absolute_url(),
         "run_short": found.run.short_id,
-        "next_item": pages.next_item(request.user, found, now),
+        "next_item": outcomes.next_item(request.user, found, now),
         "version": version,
     }
     return render(request, "approvals/receipt.html", context)

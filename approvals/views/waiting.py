@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import reviewers
 from approvals.models import Decision, Request, Revision
-from approvals.presentation import pages
+from approvals.presentation import lanes
 from approvals.views.page import counted, is_fragment, page, person_of
 from runs import clock, values
 
@@ -22,13 +22,13 @@ AT_ONCE = 200
 def inbox(request: HttpRequest) -> HttpResponse:
     now = clock.now()
     mine, elsewhere, hidden = _waiting(request, now)
-    waiting = [pages.inbox_row(row, revision, now, approvals) for row, revision, approvals in mine]
+    waiting = [lanes.inbox_row(row, revision, now, approvals) for row, revision, approvals in mine]
     search = {name: request.GET.get(name, "") for name in ("q", "tier", "agent")}
     found = [row for row in waiting if _matches(row, search)]
     context = {
         "now": now,
         "version": _inbox_version(mine),
-        "lanes": pages.lanes(found),
+        "lanes": lanes.lanes(found),
         "waiting": len(waiting),
         "elsewhere": elsewhere,
         "hidden": hidden,
@@ -75,7 +75,7 @@ def _said(revisions: list[Revision]) -> dict[int, set[str]]:
     return found
 
 
-def _matches(row: pages.InboxRow, search: dict[str, str]) -> bool:
+def _matches(row: lanes.InboxRow, search: dict[str, str]) -> bool:
     text = search["q"].strip().casefold()
     said = f"{row.ref} {row.headline} {row.agent} {row.on_behalf_of}".casefold()
     return text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Decision, Request, Revision
-from approvals.presentation import pages
+from approvals.presentation import lanes, oddities, outcomes, pages
 from runs import clock, endings, holds
 from runs.actors import SYSTEM
 from runs.models import Run
@@ -63,8 +63,8 @@ def test_state_is_expired_as_soon_as_the_time_is_up(state: str, seconds: float |
 )
 def test_flags_say_what_is_odd_about_a_text(people: SimpleNamespace, to: str, said: list[str]) -> None:
     request = desk.opened("approvals-wirer", to=to)
-    assert pages.flags(request.revision) == said
-    assert pages.inbox_row(request, request.revision, clock.now()).flags == (("hidden text",) if said else ())
+    assert oddities.flags(request.revision) == said
+    assert lanes.inbox_row(request, request.revision, clock.now()).flags == (("hidden text",) if said else ())
 
 
 def test_flags_look_into_keys_and_depths(people: SimpleNamespace) -> None:
@@ -72,7 +72,7 @@ def test_flags_look_into_keys_and_depths(people: SimpleNamespace) -> None:
         "account": 1, "amount": "1.00", "ratio": 0.5, "code": "c", "letter": "l", "tree": {"a": [{"b": "x\u200b"}], "k\u202e": 1},
         "many": [], "sure": True, "level": "low",
     }  # fmt: skip
-    said = pages.flags(desk.opened("approvals-filler", values=values).revision)
+    said = oddities.flags(desk.opened("approvals-filler", values=values).revision)
     assert said == ["a name in tree: 1 hidden character", "tree.a[0].b: 1 hidden character"]
 
 
@@ -82,7 +82,7 @@ def test_flags_that_are_too_many_are_counted(people: SimpleNamespace) -> None:
         "account": 1, "amount": "1.00", "ratio": 0.5, "code": "c", "letter": "l", "tree": {}, "many": ["x\u200b"] * 30,
         "sure": True, "level": "low",
     }  # fmt: skip
-    said = pages.flags(desk.opened("approvals-filler", values=values).revision)
+    said = oddities.flags(desk.opened("approvals-filler", values=values).revision)
     assert (len(said), said[19:]) == (21, ["many[19]: 1 hidden character", "and 10 more"])
 
 
@@ -167,13 +167,13 @@ def test_lane_goes_by_risk_and_time_left(
 ) -> None:
     now = clock.now()
     request = Request(tier=tier, decide_by=None if left is None else now + left, opened_at=now - waited)
-    assert pages.lane(request, now)[0] == lane
+    assert lanes.lane(request, now)[0] == lane
 
 
-def row(ref: str, tier: str, minutes: int | None) -> pages.InboxRow:
+def row(ref: str, tier: str, minutes: int | None) -> lanes.InboxRow:
     now = clock.now()
     until = None if minutes is None else now + timedelta(minutes=minutes)
-    return pages.InboxRow(ref, "", "", tier, "approval", until, now, "", "", "", "", (), 0, 1, "", "today")
+    return lanes.InboxRow(ref, "", "", tier, "approval", until, now, "", "", "", "", (), 0, 1, "", "today")
 
 
 def test_lanes_put_the_higher_tier_first_then_who_has_less_time() -> None:
@@ -184,18 +184,18 @@ def test_lanes_put_the_higher_tier_first_then_who_has_less_time() -> None:
         row("A", "R2", 30),
         row("E", "R1", 90),
     ]
-    assert [each.ref for each in pages.lanes(found)[0]["rows"]] == ["A", "B", "C", "E", "D"]
-    assert pages.lanes([]) == []
+    assert [each.ref for each in lanes.lanes(found)[0]["rows"]] == ["A", "B", "C", "E", "D"]
+    assert lanes.lanes([]) == []
 
 
 def test_inbox_row_marks_what_changed_and_what_was_edited(people: SimpleNamespace) -> None:
     request = desk.opened(amount="2000.00")
     desk.look(request, given=Decimal("5.00"))
-    assert pages.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("changed",)
+    assert lanes.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("changed",)
     desk.decide(
         request, people.ana, edit=desk.edited(request, amount="1500.00"), seen=frozenset({"given_back"})
     )
-    assert pages.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("edited",)
+    assert lanes.inbox_row(request, desk.fresh(request).revision, clock.now()).flags == ("edited",)
 
 
 # -- Panels ---------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_refusal_of_each_kind(request_: Request, ana: User) -> None:
 
 def happened(request: Request, decision: Decision | None = None) -> tuple[list[str], bool]:
     made = decision or request.decisions.get()
-    events, over = pages.outcome(desk.fresh(request), made)
+    events, over = outcomes.outcome(desk.fresh(request), made)
     return [event["what"] for event in events], over
 
 
@@ -328,9 +328,9 @@ def test_next_item_is_the_riskiest_that_i_may_decide(request_: Request, people: 
     desk.opened(amount="3000.00", owner=people.ana)
     over = desk.opened(amount="4000.00")
     Request.objects.filter(pk=over.pk).update(decide_by=clock.now())
-    found = pages.next_item(people.ana, request_, clock.now())
+    found = outcomes.next_item(people.ana, request_, clock.now())
     assert found is not None
     assert (found["url"], found["tier"]) == (high.get_absolute_url(), "R3")
     for each in (low, high):
         desk.decide(each, people.ana)
-    assert pages.next_item(people.ana, request_, clock.now()) is None
+    assert outcomes.next_item(people.ana, request_, clock.now()) is None
