@@ -7,7 +7,7 @@ The groups' names are settings. Whoever is disabled has no right at all. `identi
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
@@ -16,8 +16,6 @@ from approvals.states import PENDING
 from runs.actors import Actor
 from runs.callers import Caller
 from runs.models import Run
-
-Anyone = AbstractBaseUser | AnonymousUser
 
 
 def group_names(user: Any) -> frozenset[str]:

@@ -31,4 +31,3 @@ class Verb(TextChoices):
 PENDING = frozenset({RequestState.OPEN, RequestState.NEEDS_INFO})
 #: Decided, and still waiting for its run: drift or a lapsed permit may reopen it.
 STANDING = frozenset({RequestState.DECIDED, RequestState.IN_FORCE})
-CLOSED = frozenset(RequestState) - PENDING - STANDING

@@ -6,11 +6,9 @@ not be created.
 
 from django.dispatch import Signal
 
-#: A hold was placed. Arguments: run (locked row), hold, step (or None), context (`holds.Context` or None).
+#: A hold was placed. Arguments: run (locked row), hold, step (or None), context (`gate.Asked` or None).
 hold_placed = Signal()
 #: A hold was released. Arguments: run (locked row), hold.
 hold_released = Signal()
 #: A run has ended; holds are closed. Arguments: run (locked row).
 run_ended = Signal()
-#: A step was settled after a person was asked about it. Arguments: step.
-step_settled = Signal()

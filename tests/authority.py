@@ -50,7 +50,7 @@ def stand_in() -> None:
     """For processes that tests start: nobody hears of holds, and `Authority` decides."""
     from runs import signals
 
-    for signal in (signals.hold_placed, signals.hold_released, signals.run_ended, signals.step_settled):
+    for signal in (signals.hold_placed, signals.hold_released, signals.run_ended):
         signal.receivers = []
         signal.sender_receivers_cache.clear()
     gate.register(Authority())

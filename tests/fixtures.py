@@ -16,7 +16,7 @@ from tests.outside import FOLDER, Outside
 
 __all__ = ["alone", "in_its_own_time", "invariants", "outside", "registries", "rules"]
 
-_SIGNALS = (signals.hold_placed, signals.hold_released, signals.run_ended, signals.step_settled)
+_SIGNALS = (signals.hold_placed, signals.hold_released, signals.run_ended)
 
 
 @pytest.fixture(autouse=True)
