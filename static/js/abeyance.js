@@ -190,6 +190,7 @@
 
   function lost(element) {
     if (element.matches("[data-pulse]")) { heard(false); return; }
+    whenRenewed = null;
     unlockAll();
     if (element.dataset.decides) {
       trouble("We don’t know yet whether your decision was saved",
@@ -213,9 +214,13 @@
     trouble("You’re signed out", "Nothing was sent. What you typed is still here: sign in, then come back to this tab.", address, "Sign in", "_blank");
   }
 
-  // The same page once more, for its new tokens, with what was typed.
-  function renew() {
+  // The same page once more, for its new tokens, with what was typed. Said only when it is there: until then
+  // the page still has the form that is too old, locked.
+  let whenRenewed = null;
+
+  function renew(then = null) {
     away = false;
+    whenRenewed = then;
     keep();
     window.htmx.ajax("GET", window.location.href, { target: "#main", select: "#main", swap: "outerHTML" });
   }
@@ -242,8 +247,7 @@
     if (xhr.status >= 400 && elt.matches("[data-pulse]")) event.detail.shouldSwap = false;
     if (xhr.status === 403 && xhr.responseText.includes("data-too-old")) {
       event.detail.shouldSwap = false;
-      renew();
-      trouble("This form was too old", "Nothing was sent. The form is new now, with what you typed; send it again.");
+      renew(() => trouble("This form was too old", "Nothing was sent. The form is new now, with what you typed; send it again."));
     }
     if (xhr.status < 400 && xhr.responseURL && path(xhr.responseURL) !== path(requestConfig.path)) {
       event.detail.shouldSwap = false;
@@ -261,7 +265,7 @@
       return;
     }
     if (!elt.matches("form")) return;
-    unlock(elt);
+    if (!whenRenewed) unlock(elt);
     if (elt.dataset.then === "pulse" && successful) {
       const checked = document.getElementById("checked");
       if (checked) checked.textContent = "Checking…";
@@ -288,6 +292,8 @@
     if (kept.length) restore();
     (element.querySelector("[data-focus]") || element).focus();
     tick();
+    if (whenRenewed) whenRenewed();
+    whenRenewed = null;
   });
 
   document.addEventListener("submit", (event) => {

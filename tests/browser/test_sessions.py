@@ -3,6 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
+from playwright.sync_api import Route
 
 from approvals.models import Decision, Request
 from tests.visitors import ANA, BEN, DOT, ELI, Rest, Ticket, Visit, Visitor, asked
@@ -132,7 +133,16 @@ def test_form_of_an_earlier_session_is_renewed(rest: Rest, ana: Visitor, ticket:
     ana.page.wait_for_url(f"{ana.stack.url}/")
 
     ana.page = reading
+    held: list[Route] = []
+    ana.page.route(f"**/requests/{ref}", lambda route: held.append(route))
     ana.page.get_by_role("button", name="Duplicate", exact=True).click()
+    while not held:
+        ana.page.wait_for_timeout(20)
+    # Until the new form is here, nothing says that it is, and the old one cannot be sent once more.
+    assert not ana.page.get_by_role("heading", name="This form was too old").is_visible()
+    assert ana.page.locator("#reject[data-locked]").count() == 1
+    held[0].continue_()
+    ana.page.unroute(f"**/requests/{ref}")
     ana.page.get_by_role("heading", name="This form was too old").wait_for()
     assert decided(ref) == 0
     assert ana.page.locator("#note").input_value() == "twice in March"
