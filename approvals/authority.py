@@ -69,6 +69,17 @@ class Authority:
         Request.objects.filter(pk=request.pk).update(state=RequestState.CONSUMED, closed_at=Now())
         journal.write(request, SYSTEM, "consumed", revision=revision.number, digest=permit.digest)
 
+    def give_back(self, run: Run, step: Step) -> None:
+        """The permit stands again as it did, with the time it had."""
+        given = (
+            Permit.objects.filter(pk=step.permit, consumed_at__isnull=False).select_related("request").first()
+        )
+        if given is None:
+            return
+        Permit.objects.filter(pk=given.pk).update(consumed_at=None)
+        Request.objects.filter(pk=given.request_id).update(state=RequestState.IN_FORCE, closed_at=None)
+        journal.write(given.request, SYSTEM, "given_back", why="the call was certainly not sent")
+
     def revoke(self, step: Step, why: str) -> None:
         request = Request.objects.select_for_update(of=("self",)).get(step=step)
         requests.close(request, RequestState.SUPERSEDED, why=why)

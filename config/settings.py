@@ -43,6 +43,14 @@ ACT_MARGIN = env.float("ACT_MARGIN", 5.0)  # an effect may still act for so long
 LOOK_AGAIN = env.float("LOOK_AGAIN", 30.0)  # between looks at what could not be read
 AGENT_TIMEOUT = env.float("AGENT_TIMEOUT", 10.0)  # an agent's own code between two calls
 MAX_SUSPENDED = env.float("MAX_SUSPENDED", 30 * 86400.0)
+# Seconds until a hold of that cause is up; what then: `runs/holds.py`.
+ALLOWANCE_HOLD = env.float("ALLOWANCE_HOLD", 7 * 86400.0)
+CREDENTIAL_HOLD = env.float("CREDENTIAL_HOLD", 7 * 86400.0)
+DEPENDENCY_HOLD = env.float("DEPENDENCY_HOLD", 86400.0)
+DIVERGED_HOLD = env.float("DIVERGED_HOLD", 30 * 86400.0)  # also of a version that no worker has
+BREAKER_AFTER = env.int("BREAKER_AFTER", 3)  # failed calls in a row until a dependency counts as away
+RELEASE_RATE = env.float("RELEASE_RATE", 20.0)  # runs a second that go on when a dependency is back
+MAX_CHILD_DEPTH = env.int("MAX_CHILD_DEPTH", 8)
 HISTORY_REFUSES_TRUNCATE = env.bool("HISTORY_REFUSES_TRUNCATE", True)  # off in tests, which empty tables
 SUBMIT_RATE = env.str("SUBMIT_RATE", "600/min")  # runs a key may start, counted by each web process
 GATEWAY_URL = env.str("GATEWAY_URL", "http://127.0.0.1:8900")

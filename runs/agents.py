@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -36,7 +36,7 @@ class RunContext:
 
 
 @dataclass(frozen=True)
-class Agent:
+class Agent(Generic[P, T]):
     """One version of an agent. `owner` is the e-mail address of who answers for it; they never review it."""
 
     name: str
@@ -64,15 +64,15 @@ class Agent:
         return f"{self.name}@{self.version}"
 
 
-_registry: dict[tuple[str, str], Agent] = {}
+_registry: dict[tuple[str, str], Agent[..., Any]] = {}
 
 
 def agent(
     *, name: str = "", version: str = "1", owner: str = ""
-) -> Callable[[Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]]], Agent]:
+) -> Callable[[Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]]], Agent[P, T]]:
     """Registers an agent under `name` (else the function's, with hyphens) and `version`."""
 
-    def declare(function: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]]) -> Agent:
+    def declare(function: Callable[Concatenate[RunContext, P], Coroutine[Any, Any, T]]) -> Agent[P, T]:
         if not inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__name__}: an agent is written `async def`")
         return register(Agent(name or function.__name__.replace("_", "-"), version, function, owner))
@@ -80,7 +80,7 @@ def agent(
     return declare
 
 
-def register(made: Agent) -> Agent:
+def register(made: Agent[P, T]) -> Agent[P, T]:
     before = _registry.get((made.name, made.version))
     if before and before.function.__module__ != made.function.__module__:
         raise TypeError(
@@ -102,11 +102,11 @@ def load() -> None:
             raise ImproperlyConfigured(f"AGENTS: there is no module {module!r}.") from None
 
 
-def find(name: str, version: str) -> Agent | None:
+def find(name: str, version: str) -> Agent[..., Any] | None:
     return _registry.get((name, version))
 
 
-def latest(name: str) -> Agent:
+def latest(name: str) -> Agent[..., Any]:
     """The version new runs start on: the one registered last. Raises UnknownAgent, naming those there are."""
     versions = [made for made in _registry.values() if made.name == name]
     if not versions:
@@ -115,5 +115,5 @@ def latest(name: str) -> Agent:
     return versions[-1]
 
 
-def all_versions() -> list[Agent]:
+def all_versions() -> list[Agent[..., Any]]:
     return list(_registry.values())

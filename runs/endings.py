@@ -8,13 +8,13 @@ import uuid
 
 from django.db import transaction
 
-from runs import journal, lifecycle, signals
+from runs import allowance, claims, holds, journal, lifecycle, signals
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import LostRace, RunEnded
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
-from runs.states import EffectState, RunStatus
+from runs.states import WAITING, EffectState, RunStatus, Then
 
 
 def end(
@@ -34,6 +34,8 @@ def end(
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
     _close_holds(run, actor)
     _leave_in_doubt(run, actor)
+    allowance.close(run)
+    claims.owe(run)
     lifecycle.close(run, status, actor, result=result, error=error, why=why)
     run.refresh_from_db()
     signals.run_ended.send(Run, run=run, actor=actor, why=why)
@@ -66,13 +68,20 @@ def _leave_in_doubt(run: Run, actor: Actor) -> None:
         journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why=why)
 
 
-def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:
-    """Ends a run its worker has driven to the end. Raises EpochLost.
+def finish(
+    fence: Fence,
+    status: RunStatus,
+    *,
+    result: str | None = None,
+    error: str | None = None,
+    quick: bool = True,
+) -> None:
+    """Ends a run its worker has driven to the end. Raises EpochLost. Not `quick`: somebody has to hear of it.
 
     A cancel that was asked for while the last call ran wins over success: nothing of it is undone, and the
     record says what happened.
     """
-    if lifecycle.finish(fence, status, result=result, error=error):
+    if quick and lifecycle.finish(fence, status, result=result, error=error):
         return
     with transaction.atomic():
         run = lifecycle.lock_fenced(fence)
@@ -122,6 +131,26 @@ def stop_lapsed(run_id: uuid.UUID) -> bool:
     return True
 
 
+def expire_hold(hold_id: uuid.UUID) -> bool:
+    """Does what is to come of a hold whose time is up. False: not due, or closed before."""
+    hold = Hold.objects.get(pk=hold_id)
+    if hold.on_expiry == Then.CANCEL:
+        return _cancel_expired(hold)
+    return holds.overdue(hold_id) if hold.on_expiry == Then.WAIT else holds.expire(hold_id)
+
+
+def _cancel_expired(hold: Hold) -> bool:
+    with transaction.atomic():
+        run = lifecycle.lock(hold.run_id)
+        if not Hold.objects.expired(now()).filter(pk=hold.pk).exists():
+            return False
+        why = f"nothing came of the {hold.cause} hold in time"
+        if run.status == RunStatus.RUNNING:
+            return lifecycle.request_stop(run, SYSTEM, why=why)
+        end(run, RunStatus.CANCELLED, SYSTEM, why=why)
+    return True
+
+
 def expire(run_id: uuid.UUID, max_suspended: float) -> bool:
     """Ends a run that stood still for longer than `max_suspended` seconds. False: it moved, or a cause
     whose end is *waits* is open."""
@@ -130,11 +159,7 @@ def expire(run_id: uuid.UUID, max_suspended: float) -> bool:
         if run.status != RunStatus.SUSPENDED or run.suspended_at is None:
             return False
         stood = (now() - run.suspended_at).total_seconds()
-        if stood < max_suspended or Hold.objects.open().filter(run=run, cause__in=WAITING).exists():
+        if stood < max_suspended or Hold.objects.open().filter(run=run, cause__in=sorted(WAITING)).exists():
             return False
         end(run, RunStatus.EXPIRED, SYSTEM, why=f"suspended for {stood:.0f} s")
     return True
-
-
-#: Causes whose own end is *waits*: they never expire the run, people are told instead.
-WAITING = ("person", "in_doubt", "diverged", "dependency")

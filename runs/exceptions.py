@@ -109,6 +109,64 @@ class AgentMistake(RunsError):
     code = "agent_mistake"
 
 
+# -- What stands in a call's way --------------------------------------------
+
+
+class Obstacle(RunsError):
+    """A call may not start now, and what it waits for has a name (`subject`)."""
+
+    code = "obstacle"
+
+    def __init__(self, subject: str, why: str, detail: dict[str, Any] | None = None) -> None:
+        super().__init__(why)
+        self.subject = subject
+        self.why = why
+        self.detail = detail or {}
+
+
+class Away(Obstacle):
+    """A dependency is away."""
+
+
+class Short(Obstacle):
+    """An allowance does not cover the call. `subject` is the allowance's id."""
+
+
+class AncestorHeld(Obstacle):
+    """A run above this one is held, or is to stop. `subject` is its id."""
+
+
+class NeedsAuthorisation(Obstacle):
+    """A provider raises this when a person has to authorise the credential again, at `url`."""
+
+    def __init__(self, url: str, why: str = "") -> None:
+        super().__init__("", why or "It has to be authorised again.", {"url": url})
+        self.url = url
+
+
+# -- What tools raise, and agents never see -----------------------------------
+
+
+class Unavailable(RunsError):
+    """A tool raises this when a service is away and certainly nothing was done there."""
+
+    code = "unavailable"
+
+    def __init__(self, dependency: str, why: str = "") -> None:
+        super().__init__(why or f"{dependency} is not available")
+        self.dependency = dependency
+
+
+class CredentialRefused(RunsError):
+    """A tool raises this when the outside did not accept a credential (a 401): certainly nothing was done."""
+
+    code = "credential_refused"
+
+    def __init__(self, credential: str, why: str = "") -> None:
+        super().__init__(why or f"the credential {credential} was refused")
+        self.credential = credential
+
+
 # -- What agents catch --------------------------------------------------------
 
 
@@ -171,6 +229,33 @@ class NotSent(AgentError):
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
         self.why = why
+
+
+class Stale(AgentError):
+    """The facts a call was approved on have changed, and its tool says `on_drift="replan"`. `changed` names them."""
+
+    def __init__(self, changed: list[str]) -> None:
+        super().__init__(changed)
+        self.changed = changed
+
+
+class Compensated(AgentError):
+    """It was unknown whether the call had happened, and a person had it undone. `why` is what they wrote."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class ChildFailed(AgentError):
+    """A child run did not succeed. `run` is its id, `status` how it ended, `kind` and `message` its error's."""
+
+    def __init__(self, run: str, status: str, kind: str = "", message: str = "") -> None:
+        super().__init__(run, status, kind, message)
+        self.run = run
+        self.status = status
+        self.kind = kind
+        self.message = message
 
 
 class PartlyFailed(AgentError):

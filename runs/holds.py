@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
@@ -18,18 +19,42 @@ from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import HoldClosed, NotFound, RunEnded, WrongState
 from runs.models import Hold, Run, Step
-from runs.states import RUN_SCOPED, Cause, RunStatus, Scope, StepStatus
+from runs.states import RUN_SCOPED, Cause, RunStatus, Scope, StepStatus, Then
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """When a hold ends by itself and when to look again, in seconds from now; None: never."""
+    """When a hold's time is up and when to look again, in seconds from now; None: never."""
 
     expires_in: float | None = None
     look_again_in: float | None = None
 
 
 NO_END = Terms()
+
+#: What comes of a hold of each cause whose time is up. Nothing here approves or allows.
+THEN = {
+    Cause.APPROVAL: Then.CALL,
+    Cause.QUESTION: Then.CALL,
+    Cause.EVENT: Then.CALL,
+    Cause.TIMER: Then.RELEASE,
+    Cause.ALLOWANCE: Then.CANCEL,
+    Cause.CREDENTIAL: Then.CANCEL,
+    Cause.DEPENDENCY: Then.WAIT,
+    Cause.DIVERGED: Then.WAIT,
+    Cause.VERSION: Then.WAIT,
+}
+
+
+def default_end(cause: Cause) -> float | None:
+    """Seconds until a hold's time is up where nobody says otherwise; None: it has no end of its own."""
+    return {
+        Cause.ALLOWANCE: settings.ALLOWANCE_HOLD,
+        Cause.CREDENTIAL: settings.CREDENTIAL_HOLD,
+        Cause.DEPENDENCY: settings.DEPENDENCY_HOLD,
+        Cause.DIVERGED: settings.DIVERGED_HOLD,
+        Cause.VERSION: settings.DIVERGED_HOLD,
+    }.get(cause)
 
 
 def place(
@@ -40,6 +65,8 @@ def place(
     step: Step | None = None,
     why: str = "",
     detail: dict[str, Any] | None = None,
+    subject: str = "",
+    child: Run | None = None,
     terms: Terms = NO_END,
     context: object = None,
 ) -> Hold:
@@ -49,7 +76,7 @@ def place(
     """
     if run.ended:
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
-    hold = _create(run, cause, actor, step, why, detail or {}, terms)
+    hold = _create(run, cause, actor, step, terms, why=why, detail=detail or {}, subject=subject, child=child)
     _count(run, step, cause)
     journal.write(
         run, actor, "held", cause=str(cause), index=step.index if step else None, why=why, hold=str(hold.pk)
@@ -58,27 +85,25 @@ def place(
     return hold
 
 
-def _create(
-    run: Run, cause: Cause, actor: Actor, step: Step | None, why: str, detail: dict[str, Any], terms: Terms
-) -> Hold:
+def _create(run: Run, cause: Cause, actor: Actor, step: Step | None, terms: Terms, **said: Any) -> Hold:
     at = now()
+    ends = terms.expires_in if terms.expires_in is not None else default_end(cause)
+    looks = terms.look_again_in
     return Hold.objects.create(
         run=run,
         step=step,
         cause=cause,
         scope=Scope.RUN if cause in RUN_SCOPED else Scope.CALL,
-        why=why,
-        detail=detail,
         opened_at=at,
         opened_by_kind=actor.kind,
         opened_by_id=actor.id,
         opened_by_name=actor.name,
         opened_through=actor.door,
         by_operator=actor.operator,
-        expires_at=at + timedelta(seconds=terms.expires_in) if terms.expires_in is not None else None,
-        look_again_at=at + timedelta(seconds=terms.look_again_in)
-        if terms.look_again_in is not None
-        else None,
+        expires_at=None if ends is None else at + timedelta(seconds=ends),
+        on_expiry=THEN.get(cause, "") if ends is not None else "",
+        look_again_at=None if looks is None else at + timedelta(seconds=looks),
+        **said,
     )
 
 
@@ -157,11 +182,28 @@ def may_start(run: Run) -> bool:
 
 
 def expire(hold_id: uuid.UUID) -> bool:
-    """Releases a hold whose time is up; the call it held ends `Expired`. False: not due, or closed before."""
+    """Releases a hold whose time is up: the call it held ends `Expired`, or a timer has run. False: not due,
+    or closed before."""
+    timer = Hold.objects.filter(pk=hold_id, on_expiry=Then.RELEASE).exists()
+    resolution = "due" if timer else "expired"
     try:
-        release(hold_id, actor=SYSTEM, resolution="expired", only_expired=True)
+        release(hold_id, actor=SYSTEM, resolution=resolution, only_expired=True)
     except HoldClosed:
         return False
+    return True
+
+
+def overdue(hold_id: uuid.UUID) -> bool:
+    """Notes that a hold outlasted its time, and says so to who listens; it stays. False: not due, or told before."""
+    with transaction.atomic():
+        run = lifecycle.lock(_run_of(hold_id))
+        at = now()
+        due = Hold.objects.expired(at).filter(pk=hold_id)
+        if not due.update(overdue_at=at):
+            return False
+        hold = Hold.objects.get(pk=hold_id)
+        journal.write(run, SYSTEM, "overdue", hold=str(hold_id), cause=hold.cause)
+        signals.hold_overdue.send(Hold, run=run, hold=hold)
     return True
 
 

@@ -15,14 +15,25 @@ from typing import Any, Literal
 
 from django.db import close_old_connections, connection, connections
 
-from runs import points, recorded, timers
-from runs.exceptions import BadValue, NotSent, TimedOut, ToolFailed
+from runs import points, recorded, redaction, timers
+from runs.exceptions import (
+    BadValue,
+    CredentialRefused,
+    NeedsAuthorisation,
+    NotSent,
+    TimedOut,
+    ToolFailed,
+    Unavailable,
+)
 from runs.tools.calls import Call
 from runs.tools.declared import Tool, ToolContext
 
-#: returned: a receipt. refused: certainly not done. unsent: the connection was never made. raised: a pure
-#: tool failed. unknown: an effect that may or may not have happened.
-Kind = Literal["returned", "refused", "unsent", "raised", "unknown"]
+#: returned: a receipt. refused: certainly not done. unsent: the connection was never made. obstructed: nothing
+#: was done, and what is in the way has a name. raised: a pure tool failed. unknown: an effect that may or may
+#: not have happened.
+Kind = Literal["returned", "refused", "unsent", "obstructed", "raised", "unknown"]
+
+OBSTRUCTIONS = (Unavailable, CredentialRefused, NeedsAuthorisation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +142,26 @@ def _perform(job: Job) -> Any:
 def _returned(call: Call[Any], value: Any) -> Known:
     """A result; one that cannot be kept is recorded as the tool's failure: it did return."""
     try:
-        return Known("returned", call.returns.write(value))
+        return Known("returned", _scrubbed(call, call.returns.write(value)))
     except BadValue as error:
         failed = ToolFailed("BadResult", f"{call.tool.name} returned what cannot be kept: {error}")
         return Known("raised", recorded.write(failed, ()), failed)
+
+
+def _scrubbed(call: Call[Any], text: str) -> str:
+    """A result without secrets. Raises BadValue when it no longer fits its type then."""
+    clean = redaction.scrub(text)
+    if clean != text:
+        call.returns.read(clean)
+    return clean
 
 
 def _failed(tool: Tool[..., Any], error: BaseException) -> Known:
     text = recorded.write(error, tool.recorded_errors)
     if isinstance(error, NotSent):
         return Known("unsent", text, error)
+    if isinstance(error, OBSTRUCTIONS):
+        return Known("obstructed", text, error)
     if not tool.properties.effect:
         return Known("raised", text, error)
     if isinstance(error, tool.properties.refuses):

@@ -88,7 +88,7 @@ def _before(asked: Submission, actor: Actor) -> Run | None:
     return run
 
 
-def _create(asked: Submission, made: agents.Agent, text: str, actor: Actor) -> Run:
+def _create(asked: Submission, made: agents.Agent[..., Any], text: str, actor: Actor) -> Run:
     return Run.objects.create(
         agent=made.name,
         agent_version=made.version,
@@ -258,13 +258,16 @@ def close(
     journal.write(run, actor, str(status), why=why)
 
 
-def request_stop(run: Run, actor: Actor, *, why: str) -> None:
-    """Asks the worker that has the run to end it as cancelled at its next boundary. `run` is locked."""
+def request_stop(run: Run, actor: Actor, *, why: str) -> bool:
+    """Asks the worker that has the run to end it as cancelled at its next boundary. `run` is locked.
+    False: it was asked before."""
     asked = {"end": RunStatus.CANCELLED, "by": actor.as_json(), "why": why}
-    if Run.objects.filter(pk=run.pk, stop_requested__isnull=True).update(
+    moved = Run.objects.filter(pk=run.pk, stop_requested__isnull=True).update(
         stop_requested=asked, changed_at=Now()
-    ):
+    )
+    if moved:
         journal.write(run, actor, "stop_requested", why=why)
+    return bool(moved)
 
 
 def rung(run_id: uuid.UUID, rings: int) -> bool:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from runs import exceptions, values
+from runs import exceptions, redaction, values
 from runs.exceptions import AgentError, ToolFailed
 
 MESSAGE = 4000
@@ -18,7 +18,7 @@ def write(error: BaseException, declared: Sequence[type[Exception]]) -> str:
     """Canonical JSON `{"type", "args"}` of an error."""
     if isinstance(error, AgentError) or type(error) in declared:
         try:
-            text = values.canonical({"type": _name(type(error)), "args": list(error.args)})
+            text = redaction.scrub(values.canonical({"type": _name(type(error)), "args": list(error.args)}))
             rebuilt = read(text, declared)
             if type(rebuilt) is type(error) and rebuilt.args == error.args:
                 return text
@@ -61,4 +61,5 @@ def message(error: BaseException) -> str:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
     except Exception as broken:  # an error whose own __str__ raises
         text = f"(its text could not be read: {type(broken).__name__})"
+    text = redaction.scrub(text)
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()[:MESSAGE]

@@ -33,6 +33,7 @@ class Entry:
     executed: str | None
     executed_digest: str
     decision: dict[str, str] | None
+    accepted_digest: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -52,7 +53,7 @@ class Raised:
 class Conversation:
     """The agent's side of a run: start it, answer what it waits for, drop it."""
 
-    def __init__(self, agent: Agent, context: RunContext, text: str, *, limit: float) -> None:
+    def __init__(self, agent: Agent[..., Any], context: RunContext, text: str, *, limit: float) -> None:
         arguments = agent.signature.read(text)
         self._coroutine: Coroutine[Any, Any, Any] = agent.function(context, **arguments)
         self._limit = limit
@@ -96,9 +97,10 @@ class Conversation:
 
 
 def compare(index: int, call: Call[Any], entry: Entry) -> None:
-    """Raises Diverged unless `call` is the recorded one: same tool, same arguments as proposed."""
+    """Raises Diverged unless `call` is the recorded one: same tool, same arguments as proposed, or others that
+    an operator accepted."""
     digest = values.digest(call.arguments)
-    if (call.tool.name, digest) != (entry.tool, entry.digest):
+    if call.tool.name != entry.tool or digest not in (entry.digest, entry.accepted_digest):
         raise Diverged(
             index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}"
         )

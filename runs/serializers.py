@@ -315,7 +315,7 @@ def _effect(row: Step) -> Effect | None:
     )
 
 
-def agent(latest: Agent, versions: list[str]) -> ShownAgent:
+def agent(latest: Agent[..., Any], versions: list[str]) -> ShownAgent:
     return ShownAgent(
         name=latest.name,
         version=latest.version,

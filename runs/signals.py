@@ -10,5 +10,9 @@ from django.dispatch import Signal
 hold_placed = Signal()
 #: A hold was released. Arguments: run (locked row), hold.
 hold_released = Signal()
+#: A hold outlasted its time and goes on waiting. Arguments: run (locked row), hold.
+hold_overdue = Signal()
 #: A run has ended; holds are closed. Arguments: run (locked row).
 run_ended = Signal()
+#: An allowance reached its soft mark. Arguments: allowance.
+allowance_low = Signal()

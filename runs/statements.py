@@ -37,7 +37,7 @@ _SETTLING = "position = position + 1, recoveries = 0, record = sha256(record || 
 
 _RECEIPT = """, receipt AS (
   UPDATE runs_step SET status = %(outcome)s, result = %(result)s, effect = %(effect_after)s,
-    decision = coalesce(%(decision)s::jsonb, decision), settled = (SELECT position FROM fence),
+    decision = coalesce(%(decision)s::jsonb, decision), claim = %(claim)s, settled = (SELECT position FROM fence),
     settled_at = (SELECT at FROM clock)
   WHERE run_id = %(run)s AND index = %(done)s AND status IN ('proposed', 'held', 'dispatched')
     AND EXISTS (SELECT FROM fence) RETURNING 1)"""

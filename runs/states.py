@@ -42,12 +42,57 @@ class Cause(TextChoices):
     APPROVAL = "approval"
     QUESTION = "question"
     PERSON = "person"
+    ANCESTOR = "ancestor"
+    ALLOWANCE = "allowance"
     DEPENDENCY = "dependency"
+    CREDENTIAL = "credential"
     IN_DOUBT = "in_doubt"
     DIVERGED = "diverged"
+    VERSION = "version"
+    TIMER = "timer"
+    EVENT = "event"
+    CHILD = "child"
 
 
-RUN_SCOPED = frozenset({Cause.PERSON, Cause.DIVERGED})
+class Then(TextChoices):
+    """What comes of a hold whose time is up."""
+
+    CALL = "call", "the call ends Expired"
+    RELEASE = "release", "it is released"
+    CANCEL = "cancel", "the run is cancelled"
+    WAIT = "wait", "it waits, and operators are told"
+
+
+class ClaimState(TextChoices):
+    """Something a run has reserved outside. Owed: its run has ended, and it is not given back yet."""
+
+    HELD = "held"
+    OWED = "owed"
+    GIVEN_BACK = "given_back"
+
+
+class Health(TextChoices):
+    """Of a dependency. Trial: one call is let through to see."""
+
+    HEALTHY = "healthy"
+    AWAY = "away"
+    TRIAL = "trial"
+
+
+RUN_SCOPED = frozenset({Cause.PERSON, Cause.ANCESTOR, Cause.DIVERGED, Cause.VERSION})
+#: Causes that wait for as long as it takes: they never expire a run; people are told instead.
+WAITING = frozenset(
+    {
+        Cause.PERSON,
+        Cause.ANCESTOR,
+        Cause.DEPENDENCY,
+        Cause.IN_DOUBT,
+        Cause.DIVERGED,
+        Cause.VERSION,
+        Cause.TIMER,
+        Cause.CHILD,
+    }
+)
 
 ENDED = frozenset({RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.EXPIRED})
 LIVE = frozenset(RunStatus) - ENDED

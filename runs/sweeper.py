@@ -18,10 +18,10 @@ from django.conf import settings
 from django.db import close_old_connections, transaction
 from django.db.models import Exists, OuterRef
 
-from runs import clock, endings, holds, lifecycle, queues
+from runs import allowance, children, clock, dependencies, endings, holds, lifecycle, queues
 from runs.actors import SYSTEM
-from runs.models import Hold, Run
-from runs.states import RunStatus
+from runs.models import Dependency, Hold, Run
+from runs.states import ENDED, WAITING, Cause, RunStatus
 
 log = structlog.get_logger(__name__)
 
@@ -148,11 +148,37 @@ def _to_look_at(now: datetime) -> Iterable[Any]:
     return Hold.objects.to_look_at(now).values_list("pk", flat=True)[:AT_ONCE]
 
 
+def _children_ended(now: datetime) -> Iterable[Any]:
+    return (
+        Hold.objects.open()
+        .filter(cause=Cause.CHILD, child__status__in=sorted(ENDED))
+        .values_list("pk", flat=True)
+    )
+
+
+def _held_below(now: datetime) -> Iterable[Any]:
+    return Hold.objects.open().filter(cause=Cause.ANCESTOR).values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _orphans(now: datetime) -> Iterable[Any]:
+    due = Run.objects.orphaned().filter(stop_requested__isnull=True)
+    return due.values_list("pk", flat=True)[:AT_ONCE]
+
+
+def _waited_for(now: datetime) -> Iterable[Any]:
+    waiting = Hold.objects.open().filter(cause=Cause.ALLOWANCE).exclude(subject="")
+    return {int(subject) for subject in waiting.values_list("subject", flat=True)}
+
+
+def _to_probe(now: datetime) -> Iterable[Any]:
+    return Dependency.objects.to_probe(now).values_list("pk", flat=True)
+
+
 def _long_suspended(now: datetime) -> Iterable[Any]:
     limit = now - timedelta(seconds=settings.MAX_SUSPENDED)
     due = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=limit)
     # Not exclude(): over a relation its two conditions may be met by two different holds.
-    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=endings.WAITING)
+    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=sorted(WAITING))
     return due.filter(~Exists(waits)).values_list("pk", flat=True)[:AT_ONCE]
 
 
@@ -160,6 +186,11 @@ register("recover", _lapsed, lifecycle.recover)
 register("stop", _stopping, endings.stop_lapsed)
 register("ring", _unrung, _ring_again)
 register("resume", _unheld, _resume_unheld)
-register("expire_holds", _expired_holds, holds.expire)
+register("expire_holds", _expired_holds, endings.expire_hold)
 register("look_again", _to_look_at, holds.look_again)
+register("tell_parents", _children_ended, children.tell_parent)
+register("free_below", _held_below, children.free_below)
+register("cancel_orphans", _orphans, children.cancel_orphan)
+register("cover", _waited_for, lambda pk: bool(allowance.release_covered(pk)))
+register("probe", _to_probe, dependencies.probe)
 register("expire_runs", _long_suspended, lambda run_id: endings.expire(run_id, settings.MAX_SUSPENDED))

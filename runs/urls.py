@@ -9,7 +9,7 @@ from drf_spectacular.views import (
     SpectacularYAMLAPIView,
 )
 
-from runs import views as pages
+from runs.views import pages
 from runs.api import views
 
 urlpatterns: list[URLPattern] = [

@@ -42,6 +42,9 @@ class Authority:
         if Step.objects.filter(permit=permit.ref).exists():
             raise PermitRefused("used", "this approval was used before")
 
+    def give_back(self, run: Run, step: Step) -> None:
+        Step.objects.filter(pk=step.pk).update(permit="")
+
     def revoke(self, step: Step, why: str) -> None:
         return None
 

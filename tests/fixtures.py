@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from runs import agents, clock, gate, shutdown, signals
+from runs import agents, clock, credentials, dependencies, gate, redaction, shutdown, signals
 from runs.tools import declared
 from tests import agents_for_tests, authority
 from tests import invariants as invariants_of_rows
@@ -16,13 +16,19 @@ from tests.outside import FOLDER, Outside
 
 __all__ = ["alone", "in_its_own_time", "invariants", "outside", "registries", "rules"]
 
-_SIGNALS = (signals.hold_placed, signals.hold_released, signals.run_ended)
+_SIGNALS = (
+    signals.hold_placed,
+    signals.hold_released,
+    signals.hold_overdue,
+    signals.allowance_low,
+    signals.run_ended,
+)
 
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
     """`runs` without the app that knows people: nobody hears of holds, the tests' authority decides."""
-    before, heard = gate._authority, [(s, s.receivers) for s in _SIGNALS]
+    before, heard = gate.contract._authority, [(s, s.receivers) for s in _SIGNALS]
     authority.stand_in()
     yield
     gate.register(before)
@@ -36,11 +42,18 @@ def alone() -> Iterator[None]:
 def registries() -> Iterator[None]:
     """Agents and tools that a test declares are gone after it."""
     assert agents_for_tests
-    kept = dict(agents._registry), dict(declared._registry)
+    registries: list[dict[Any, Any]] = [
+        agents._registry,
+        declared._registry,
+        dependencies._probes,
+        credentials._providers,
+        redaction._secrets,
+    ]
+    kept = [dict(registry) for registry in registries]
     yield
-    for registry, before in zip((agents._registry, declared._registry), kept, strict=True):
-        registry.clear()  # type: ignore[attr-defined]
-        registry.update(before)  # type: ignore[attr-defined]
+    for registry, before in zip(registries, kept, strict=True):
+        registry.clear()
+        registry.update(before)
 
 
 @pytest.fixture(autouse=True)

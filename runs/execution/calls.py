@@ -13,8 +13,17 @@ from typing import Any
 import structlog
 from django.conf import settings
 
-from runs import clock, effects, gate, invocation, points, snapshots, values
-from runs.exceptions import EpochLost, LostRace
+from runs import clock, credentials, dependencies, effects, gate, invocation, points, snapshots, values
+from runs.exceptions import (
+    AncestorHeld,
+    Away,
+    CredentialRefused,
+    EpochLost,
+    LostRace,
+    NeedsAuthorisation,
+    Obstacle,
+    Unavailable,
+)
 from runs.execution.record import Record
 from runs.gate import Go, Held, Proposal, Settled
 from runs.invocation import Job, Known
@@ -50,9 +59,9 @@ def _advance(record: Record, proposal: Proposal, started: Started) -> bool:
         record.settle(proposal, passed.known, effect=passed.effect, decision=passed.decision)
     elif isinstance(passed, Go):
         job = _start(record, proposal, passed)
-        if job is None:
-            return False
-        started.append((proposal, job))
+        if isinstance(job, Job):
+            started.append((proposal, job))
+        return job is not None
     return True
 
 
@@ -75,7 +84,8 @@ def _pass(record: Record, proposal: Proposal) -> gate.Pass:
 
 def _free_of_looks(call: Call[Any]) -> bool:
     """A call before which nothing is looked at, so that a receipt may ride in the commit of its intent."""
-    return not call.tool.properties.facts and not call.tool.builtin
+    looked_at = call.tool.properties
+    return not (looked_at.facts or looked_at.credentials or looked_at.depends_on or call.tool.builtin)
 
 
 def _refuse_touched(step: Step) -> None:
@@ -100,22 +110,32 @@ def _resolve(record: Record, proposal: Proposal, step: Step) -> gate.Pass:
 # -- Starting ------------------------------------------------------------------------
 
 
-def _start(record: Record, proposal: Proposal, passed: Go) -> Job | None:
+def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
     """Commits the intent of an effect. A pure tool needs none: it starts after the receipt before it,
-    whose commit says whether a hold came. None: a hold or a stop came first."""
+    whose commit says whether a hold came. Held: this call waits. None: a hold or a stop came first."""
     tool = proposal.call.tool
     _fence_oneself()
-    if not tool.properties.effect:
+    if passed.committed or tool.builtin:
         record.flush()
-        if record.open_holds:
-            return None
-    elif not passed.committed and not _intend(record, proposal, passed):
+    elif proposal.metered or proposal.ancestors:
+        record.flush()
+        try:
+            gate.start(record.fence, proposal, attempt=passed.attempt)
+        except Obstacle as obstacle:
+            held = gate.obstructed(record.fence, proposal, obstacle)
+            return None if isinstance(obstacle, AncestorHeld) else held
+        record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
+    elif not tool.properties.effect:
+        record.flush()
+    elif not _intend(record, proposal, passed):
+        return None
+    if record.open_holds and not tool.properties.effect:
         return None
     _fence_oneself()
     lease.busy(tool.properties.timeout)
     points.reach("after-intent-before-call")
     key = effects.key(record.fence.run, proposal.index)
-    context = ToolContext(record.fence.run, proposal.index, key, passed.attempt)
+    context = ToolContext(record.fence.run, proposal.index, key, passed.attempt, passed.credentials)
     return Job(proposal.call, passed.arguments, context)
 
 
@@ -153,8 +173,11 @@ def _call(record: Record, started: Started) -> None:
     def late(job: Job, known: Known) -> None:
         _bring_late(record, job, known)
 
+    began = time.monotonic()
     for job, known in invocation.run_together([job for _, job in started], late):
-        _receive(record, by_call[id(job.call)], *_retried(record, job, known))
+        job, known = _retried(record, job, known)
+        job.context.usage["seconds"] = f"{time.monotonic() - began:.6f}"
+        _receive(record, by_call[id(job.call)], job, known)
 
 
 def _bring_late(record: Record, job: Job, known: Known) -> None:
@@ -171,6 +194,8 @@ def _retried(record: Record, job: Job, known: Known) -> tuple[Job, Known]:
     """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent.
     The last attempt and what is known of it."""
     tool = job.call.tool
+    if isinstance(known.error, CredentialRefused):
+        job, known = _with_renewed(record, job, known, known.error)
     for attempt in range(1, tool.properties.retries + 1):
         if not _may_retry(tool, known):
             break
@@ -183,6 +208,24 @@ def _retried(record: Record, job: Job, known: Known) -> tuple[Job, Known]:
         lease.busy(tool.properties.timeout)
         known = invocation.run(job)
     return job, known
+
+
+def _with_renewed(record: Record, job: Job, known: Known, error: CredentialRefused) -> tuple[Job, Known]:
+    """Once more with a renewed credential; what was refused did nothing."""
+    tool = job.call.tool
+    try:
+        given = credentials.renewed(tool.properties.credentials, error, job.context.credentials)
+    except NeedsAuthorisation as needed:
+        return job, replace(known, error=needed)
+    if tool.properties.effect and not record.boundary(
+        "row", gate.intent(record.fence, job.context.index, tool)
+    ):
+        return job, known
+    context = replace(job.context, attempt=job.context.attempt + 1, credentials=given)
+    job = replace(job, context=context)
+    _fence_oneself()
+    lease.busy(tool.properties.timeout)
+    return job, invocation.run(job)
 
 
 def _may_retry(tool: Tool[..., Any], known: Known) -> bool:
@@ -201,10 +244,27 @@ def _receive(record: Record, proposal: Proposal, job: Job, known: Known) -> None
     if known.kind == "unknown":
         _doubt(record, proposal, known)
         return
+    if known.kind == "obstructed":
+        _turn_back(record, proposal, known)
+        return
+    dependencies.succeeded(tool.properties.depends_on)
     state = effects.state_after(known) if tool.properties.effect else ""
-    record.settle(proposal, known, effect=state, sent=job)
+    record.settle(proposal, known, effect=state, sent=job, usage=job.context.usage)
     if tool.properties.effect and not tool.repeatable:
         record.flush()
+
+
+def _turn_back(record: Record, proposal: Proposal, known: Known) -> None:
+    """Nothing was done outside, and the call waits for what was in its way; the agent sees nothing of it."""
+    record.flush()
+    error, look_again_in = known.error, None
+    if isinstance(error, Unavailable):
+        dependencies.failed(error.dependency, str(error))
+        obstacle: Obstacle = Away(error.dependency, f"{error.dependency} is away: {error}")
+        look_again_in = settings.LOOK_AGAIN
+    else:
+        obstacle = credentials.refused(proposal.call.tool.properties.credentials, error)
+    gate.turned_back(record.fence, proposal, obstacle, look_again_in=look_again_in)
 
 
 def _doubt(record: Record, proposal: Proposal, known: Known) -> None:

@@ -81,7 +81,7 @@ class Drive:
         run = self.run
         return RunContext(run.pk, run.agent, run.agent_version, run.on_behalf_of, run.labels)
 
-    def _converse(self, agent: Agent, conversation: Conversation) -> None:
+    def _converse(self, agent: Agent[..., Any], conversation: Conversation) -> None:
         lease.busy(settings.AGENT_TIMEOUT)
         said = conversation.advance()
         index = 0
@@ -94,7 +94,9 @@ class Drive:
             said = conversation.advance(outcomes)
         self._end(agent, index, said)
 
-    def _satisfy(self, agent: Agent, first: int, wanted: Sequence[Call[Any]]) -> list[Outcome[Any]] | None:
+    def _satisfy(
+        self, agent: Agent[..., Any], first: int, wanted: Sequence[Call[Any]]
+    ) -> list[Outcome[Any]] | None:
         """The outcomes of what the agent wants, from the record or by making the calls. None: it stands still."""
         record = self.record
         for index, call in enumerate(wanted, first):
@@ -118,7 +120,7 @@ class Drive:
         self._park(proposals)
         return False
 
-    def _proposal(self, agent: Agent, index: int, call: Call[Any]) -> Proposal:
+    def _proposal(self, agent: Agent[..., Any], index: int, call: Call[Any]) -> Proposal:
         run = self.run
         return Proposal(
             run=run.pk,
@@ -131,16 +133,18 @@ class Drive:
             index=index,
             call=call,
             arguments=call.arguments,
+            ancestors=run.ancestors,
+            metered=run.metered,
         )
 
-    def _end(self, agent: Agent, index: int, said: Returned | Raised) -> None:
+    def _end(self, agent: Agent[..., Any], index: int, said: Returned | Raised) -> None:
         beyond = [e for e in self.record.entries.values() if e.index >= index]
         if beyond:
             raise Diverged(index, f"a call of {beyond[0].tool}", "nothing: the agent ended")
         self.record.flush()
         points.reach("before-finish")
         if isinstance(said, Raised):
-            endings.finish(self.fence, RunStatus.FAILED, error=recorded.write(said.error, ()))
+            self._finish(RunStatus.FAILED, error=recorded.write(said.error, ()))
             return
         try:
             result = agent.signature.result.write(said.value, comes_back=False)  # nobody reads it back
@@ -148,9 +152,13 @@ class Drive:
             failed = recorded.write(
                 BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ()
             )
-            endings.finish(self.fence, RunStatus.FAILED, error=failed)
+            self._finish(RunStatus.FAILED, error=failed)
             return
-        endings.finish(self.fence, RunStatus.SUCCEEDED, result=result)
+        self._finish(RunStatus.SUCCEEDED, result=result)
+
+    def _finish(self, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:
+        quick = self.run.parent_id is None
+        endings.finish(self.fence, status, result=result, error=error, quick=quick)
 
     # -- Standing still ---------------------------------------------------------
 

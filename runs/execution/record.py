@@ -6,10 +6,14 @@ evidence, which moves nothing.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs import effects, points, snapshots, statements, values
+from django.db import transaction
+from django.db.models import QuerySet
+
+from runs import allowance, claims, effects, points, snapshots, statements, values
 from runs.exceptions import EpochLost
 from runs.gate import Proposal
 from runs.invocation import Job, Known
@@ -18,6 +22,7 @@ from runs.models import Run, Step
 from runs.replay import Entry
 from runs.states import StepStatus
 
+NOTHING: Mapping[str, Any] = {}
 COLUMNS = (
     "id",
     "index",
@@ -32,6 +37,7 @@ COLUMNS = (
     "executed",
     "executed_digest",
     "decision",
+    "accepted_digest",
 )
 
 
@@ -43,6 +49,7 @@ class Pending:
     parameters: dict[str, Any]
     known: Known
     sent: Job | None
+    usage: Mapping[str, Any]
 
 
 class Record:
@@ -51,11 +58,16 @@ class Record:
     def __init__(self, fence: Fence, run: Run) -> None:
         self.fence = fence
         self.run = run
-        rows = Step.objects.filter(run=run).values_list(*COLUMNS).order_by("index")
-        self.entries = {row[1]: Entry(*row) for row in rows}
+        self.entries: dict[int, Entry] = {}
+        self.load(Step.objects.filter(run=run))
         self.open_holds = run.open_holds
         self.steps_made = 0
         self._pending: Pending | None = None
+
+    def load(self, steps: QuerySet[Step]) -> None:
+        """Reads these steps as they are stored now."""
+        for row in steps.values_list(*COLUMNS).order_by("index"):
+            self.entries[row[1]] = Entry(*row)
 
     def settled(self, index: int) -> bool:
         return index in self.entries and self.entries[index].is_settled
@@ -70,16 +82,19 @@ class Record:
         effect: str = "",
         decision: dict[str, str] | None = None,
         sent: Job | None = None,
+        usage: Mapping[str, Any] = NOTHING,
     ) -> None:
         """Keeps a receipt for the next commit, and its entry where the agent's next question finds it.
 
-        `effect` is the ledger's word; a call without a row (pure, never held) is inserted as settled.
+        `effect` is the ledger's word; a call without a row (pure, never held) is inserted as settled. `usage` is
+        what the tool said it used, by unit.
         """
         self.flush()
         before = self.entries.get(proposal.index)
         settles = "row" if before or effect else "new"
         entry = self._entry(proposal, known, before, decision)
-        self._pending = Pending(settles, self._receipt(proposal, entry, effect, decision), known, sent)
+        receipt = self._receipt(proposal, entry, effect, decision)
+        self._pending = Pending(settles, receipt, known, sent, usage)
         self.entries[proposal.index] = entry
         self.steps_made += 1
 
@@ -119,6 +134,7 @@ class Record:
             "outcome": entry.status,
             "result": entry.result,
             "effect_after": str(effect),
+            "claim": claims.after(proposal.call.tool, str(effect)),
             "decision": json.dumps(decision) if decision else None,
             "done_tool": entry.tool,
             "done_tool_version": entry.tool_version,
@@ -141,10 +157,7 @@ class Record:
         settles = pending.settles if pending else ""
         if not settles and not starts:
             return True
-        row = statements.row(
-            statements.BOUNDARY[settles, starts],
-            {**self.fence.parameters(), **(pending.parameters if pending else {}), **parameters},
-        )
+        row = self._commit(pending, settles, starts, parameters)
         if row is None:
             self._keep_as_evidence(pending)
             raise EpochLost(f"run {self.fence.run} is not under epoch {self.fence.epoch} any more")
@@ -154,6 +167,19 @@ class Record:
         self.open_holds = holds + int(stopping)
         points.reach("after-boundary")
         return not starts or intents == 1
+
+    def _commit(
+        self, pending: Pending | None, settles: str, starts: str, parameters: dict[str, Any]
+    ) -> tuple[Any, ...] | None:
+        told = {**self.fence.parameters(), **(pending.parameters if pending else {}), **parameters}
+        if pending is None or not self.run.metered:
+            return statements.row(statements.BOUNDARY[settles, starts], told)
+        with transaction.atomic():
+            row = statements.row(statements.BOUNDARY[settles, starts], told)
+            if row is not None:
+                unsent = pending.known.kind in ("unsent", "refused")
+                allowance.settle(self.run, pending.parameters["done"], pending.usage, unsent=unsent)
+        return row
 
     def _keep_as_evidence(self, pending: Pending | None) -> None:
         """What this worker's own attempt brought, after somebody else had the run."""

@@ -10,7 +10,7 @@ from django.db.models import Q
 from runs.clock import Now
 from runs.models.run import Run, words
 from runs.models.step import Step
-from runs.states import Cause, Scope
+from runs.states import Cause, Scope, Then
 
 
 class HoldQuerySet(models.QuerySet["Hold"]):
@@ -18,7 +18,11 @@ class HoldQuerySet(models.QuerySet["Hold"]):
         return self.filter(released_at__isnull=True)
 
     def expired(self, now: datetime) -> Self:
-        return self.open().filter(expires_at__lte=now)
+        """Their time is up, and nobody acted on it yet."""
+        return self.open().filter(expires_at__lte=now, overdue_at__isnull=True)
+
+    def waiting_for(self, cause: Cause, subject: str) -> Self:
+        return self.open().filter(cause=cause, subject=subject)
 
     def to_look_at(self, now: datetime) -> Self:
         return self.open().filter(look_again_at__lte=now)
@@ -32,6 +36,10 @@ class Hold(models.Model):
     scope = models.CharField(max_length=4, choices=Scope.choices)
     why = models.TextField(blank=True)
     detail = models.JSONField(default=dict, blank=True)
+    subject = models.CharField(
+        max_length=100, blank=True, help_text="The dependency, credential, allowance or event it waits for."
+    )
+    child = models.ForeignKey(Run, models.PROTECT, null=True, blank=True, related_name="awaited_by")
 
     opened_at = models.DateTimeField(db_default=Now())
     opened_by_kind = models.CharField(max_length=20)
@@ -40,6 +48,8 @@ class Hold(models.Model):
     opened_through = models.CharField(max_length=20, blank=True)
     by_operator = models.BooleanField(default=False)
     expires_at = models.DateTimeField(null=True, blank=True)
+    on_expiry = models.CharField(max_length=10, choices=Then.choices, blank=True)
+    overdue_at = models.DateTimeField(null=True, blank=True, help_text="When operators were told.")
     look_again_at = models.DateTimeField(null=True, blank=True)
 
     released_at = models.DateTimeField(null=True, blank=True)
@@ -61,6 +71,9 @@ class Hold(models.Model):
                 condition=Q(scope=Scope.CALL, step__isnull=False) | Q(scope=Scope.RUN, step__isnull=True),
             ),
             models.CheckConstraint(
+                name="hold_expiry_says_what_then", condition=Q(on_expiry__in=["", *words(Then)])
+            ),
+            models.CheckConstraint(
                 name="hold_released_says_how",
                 condition=Q(released_at__isnull=True, resolution="")
                 | (Q(released_at__isnull=False) & ~Q(resolution="")),
@@ -78,7 +91,14 @@ class Hold(models.Model):
         ]
         indexes = [
             models.Index(name="hold_open", fields=["run"], condition=Q(released_at__isnull=True)),
-            models.Index(name="hold_expiring", fields=["expires_at"], condition=Q(released_at__isnull=True)),
+            models.Index(
+                name="hold_expiring",
+                fields=["expires_at"],
+                condition=Q(released_at__isnull=True, overdue_at__isnull=True),
+            ),
+            models.Index(
+                name="hold_subject", fields=["cause", "subject"], condition=Q(released_at__isnull=True)
+            ),
             models.Index(
                 name="hold_looking", fields=["look_again_at"], condition=Q(released_at__isnull=True)
             ),

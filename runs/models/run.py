@@ -10,6 +10,7 @@ import uuid
 from datetime import datetime
 from typing import Self
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.urls import reverse
@@ -42,6 +43,11 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Suspended with nothing holding them: somebody died between release and resume."""
         return self.filter(status=RunStatus.SUSPENDED).exclude(holds__released_at__isnull=True)
 
+    def orphaned(self) -> Self:
+        """Live below a run that has ended or is to stop."""
+        above = Q(parent__status__in=sorted(ENDED)) | Q(parent__stop_requested__isnull=False)
+        return self.live().filter(above)
+
 
 class Run(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -63,6 +69,12 @@ class Run(models.Model):
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)
     submission_digest = models.CharField(max_length=64, blank=True)
     again_of = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="again")
+
+    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    ancestors = ArrayField(
+        models.UUIDField(), default=list, blank=True, help_text="The root first, the parent last."
+    )
+    metered = models.BooleanField(default=False, help_text="It draws on an allowance.")
 
     status = models.CharField(max_length=20, choices=RunStatus.choices, default=RunStatus.QUEUED)
     epoch = models.BigIntegerField(default=0)
@@ -119,6 +131,7 @@ class Run(models.Model):
         indexes = [
             models.Index(name="run_newest_first", fields=["-created_at", "-id"]),
             models.Index(name="run_owner_newest_first", fields=["owner_id", "-created_at", "-id"]),
+            models.Index(name="run_children", fields=["parent"], condition=Q(parent__isnull=False)),
             models.Index(name="run_queued", fields=["rung_at"], condition=Q(status="queued")),
             models.Index(name="run_leased", fields=["lease_until"], condition=Q(status="running")),
             models.Index(name="run_suspended", fields=["suspended_at"], condition=Q(status="suspended")),

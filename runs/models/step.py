@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from runs.clock import Now
 from runs.models.run import Run, words
-from runs.states import EXCEPTIONAL, EffectState, StepStatus
+from runs.states import EXCEPTIONAL, ClaimState, EffectState, StepStatus
 
 
 class StepQuerySet(models.QuerySet["Step"]):
@@ -28,6 +28,10 @@ class StepQuerySet(models.QuerySet["Step"]):
 
     def in_doubt(self) -> Self:
         return self.filter(effect=EffectState.IN_DOUBT)
+
+    def claims(self) -> Self:
+        """What runs have reserved outside and not given back."""
+        return self.filter(claim__in=[ClaimState.HELD, ClaimState.OWED])
 
 
 class Step(models.Model):
@@ -53,6 +57,25 @@ class Step(models.Model):
     executed_digest = models.CharField(max_length=64, blank=True)
     permit = models.CharField(max_length=40, blank=True)
     evidence = models.JSONField(default=list, blank=True)
+    accepted_digest = models.CharField(
+        max_length=64,
+        blank=True,
+        db_default="",
+        help_text="Other arguments that an operator accepted as this call's.",
+    )
+    compensated_by = models.ForeignKey(
+        Run,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="compensates",
+        help_text="The run that undoes it.",
+    )
+
+    claim = models.CharField(max_length=12, choices=ClaimState.choices, blank=True, db_default="")
+    claim_tries = models.IntegerField(db_default=0)
+    claim_due_at = models.DateTimeField(null=True, blank=True)
+    claim_problem = models.CharField(max_length=500, blank=True, db_default="")
 
     created_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
@@ -86,12 +109,18 @@ class Step(models.Model):
                 | Q(effect="in_doubt"),
             ),
             models.CheckConstraint(name="step_open_holds_not_negative", condition=Q(open_holds__gte=0)),
+            models.CheckConstraint(
+                name="step_claim_is_a_known_word", condition=Q(claim__in=["", *words(ClaimState)])
+            ),
         ]
         indexes = [
             models.Index(
                 name="step_exceptional_effects",
                 fields=["may_act_until"],
                 condition=Q(effect__in=sorted(EXCEPTIONAL)),
+            ),
+            models.Index(
+                name="step_claims", fields=["claim_due_at"], condition=Q(claim__in=["held", "owed"])
             ),
             models.Index(
                 name="step_effects_by_tool", fields=["tool", "dispatched_at"], condition=~Q(effect="")

@@ -7,39 +7,54 @@ those of one `together` run side by side in threads and never touch the tables o
 
 from runs.exceptions import (
     AgentError,
+    ChildFailed,
+    Compensated,
+    CredentialRefused,
     Denied,
     Expired,
+    NeedsAuthorisation,
     NotSent,
     PartlyFailed,
     Rejected,
+    Stale,
     TimedOut,
     ToolFailed,
+    Unavailable,
 )
-from runs.tools.builtin import ask, outcomes, remember, together
+from runs.tools.builtin import ask, outcomes, remember, sleep, start, together, wait_for
 from runs.tools.calls import Call, Decision, Outcome
 from runs.tools.declared import Fact, Tool, ToolContext, fact, get, known, tool
 
 __all__ = [
     "AgentError",
     "Call",
+    "ChildFailed",
+    "Compensated",
+    "CredentialRefused",
     "Decision",
     "Denied",
     "Expired",
     "Fact",
+    "NeedsAuthorisation",
     "NotSent",
     "Outcome",
     "PartlyFailed",
     "Rejected",
+    "Stale",
     "TimedOut",
     "Tool",
     "ToolContext",
     "ToolFailed",
+    "Unavailable",
     "ask",
     "fact",
     "get",
     "known",
     "outcomes",
     "remember",
+    "sleep",
+    "start",
     "together",
     "tool",
+    "wait_for",
 ]

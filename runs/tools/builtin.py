@@ -1,16 +1,21 @@
-"""What every agent has without declaring it: `together`, `outcomes`, `ask`, `remember`."""
+"""What every agent has without declaring it: `together`, `outcomes`, `ask`, `remember`, `sleep`, `wait_for`,
+`start`."""
 
 import inspect
 import typing
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, ParamSpec, TypeVar, overload
 
 from pydantic import BaseModel
 
 from runs import values
+from runs.agents import Agent
 from runs.tools.calls import Call, Outcome, Together
 from runs.tools.declared import Properties, Tool, register
 
+P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
@@ -60,8 +65,26 @@ def _remembered(name: str) -> Any:
     raise AssertionError("what to remember travels with the call")
 
 
+def _slept(seconds: Decimal) -> None:
+    """Sleep {seconds} seconds"""
+    raise AssertionError("the gate waits; nothing is called")
+
+
+def _waited(event: str, within: Decimal | None) -> Any:
+    """Wait for {event}"""
+    raise AssertionError("the gate waits; nothing is called")
+
+
+def _started(agent: str, version: str, arguments: dict[str, Any]) -> Any:
+    """Start {agent}"""
+    raise AssertionError("the gate starts the child; nothing is called")
+
+
 ASK: Tool[..., Any] = register(Tool(_asked, Properties(), name="abeyance.ask"))
 REMEMBER: Tool[..., Any] = register(Tool(_remembered, Properties(), name="abeyance.remember"))
+SLEEP: Tool[..., Any] = register(Tool(_slept, Properties(), name="abeyance.sleep"))
+WAIT_FOR: Tool[..., Any] = register(Tool(_waited, Properties(), name="abeyance.wait_for"))
+START: Tool[..., Any] = register(Tool(_started, Properties(), name="abeyance.start"))
 
 
 class Question(Call[Form]):
@@ -89,3 +112,46 @@ def ask(question: str, form: type[Form]) -> Call[Form]:
 def remember(name: str, take: Callable[[], T]) -> Call[T]:
     """Takes a value once (`take()`), keeps it, and gives it again on every replay."""
     return Remembered(name, take)
+
+
+class Waited(Call[T]):
+    """A wait for an event; its payload is an instance of `form`."""
+
+    def __init__(self, event: str, form: type[T], within: Decimal | None) -> None:
+        super().__init__(WAIT_FOR, WAIT_FOR.signature.write(event=event, within=within))
+        self.returns = values.of(form)  # type: ignore[arg-type]
+
+
+class Child(Call[T]):
+    """A run of another agent below this one; its value is the child's result."""
+
+    def __init__(self, agent: Agent[..., T], arguments: str) -> None:
+        given = {"agent": agent.name, "version": agent.version, "arguments": values.parse(arguments)}
+        super().__init__(START, START.signature.write(**given))
+        self.returns = agent.signature.result
+
+
+def sleep(duration: timedelta | float) -> Call[None]:
+    """Waits for `duration` (seconds, or a timedelta) without a worker."""
+    return Call(SLEEP, SLEEP.signature.write(seconds=_seconds(duration)))
+
+
+def wait_for(event: str, form: type[T], *, within: timedelta | float | None = None) -> Call[T]:
+    """Waits for an event told to this run under that name; its payload must fit `form`. One that came before
+    counts. Raises `Expired` in the agent when none comes `within` that time."""
+    return Waited(event, form, None if within is None else _seconds(within))
+
+
+def start(agent: Agent[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+    """Starts a child run and waits for its result. Raises `ChildFailed` in the agent when it does not succeed."""
+    return Child(agent, agent.signature.write(*args, **kwargs))
+
+
+def _seconds(duration: timedelta | float) -> Decimal:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not 0 <= seconds <= LONGEST:
+        raise ValueError(f"{duration!r} is no time to wait: from 0 to {LONGEST} seconds")
+    return Decimal(str(seconds))
+
+
+LONGEST = 10 * 366 * 86400  # seconds that a run may be asked to wait

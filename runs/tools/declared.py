@@ -8,8 +8,9 @@ arguments; `consequence` says what happens if they approve.
 import inspect
 import string
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from runs import values
@@ -21,7 +22,11 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Interrupt = Literal["finish", "cancel", "detach"]
+Drift = Literal["ask", "replan"]
 Kind = Literal["info", "material", "blocking"]
+Amount = Decimal | int | str
+#: What a call will use, by unit: amounts, or a function of the tool's arguments by name that gives them.
+Estimate = Mapping[str, Amount] | Callable[..., Mapping[str, Amount]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,21 @@ class ToolContext:
     index: int
     idempotency_key: str
     attempt: int
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    usage: dict[str, Amount] = field(default_factory=dict, repr=False)
+
+    def credential(self, name: str) -> str:
+        """The value of a credential the tool names in `credentials=`, as obtained for this call."""
+        if name not in self.credentials:
+            raise LookupError(f"the tool does not name {name!r} in credentials=")
+        return self.credentials[name]
+
+    def used(self, **amounts: Amount) -> None:
+        """Says what the call really used, by unit (`tokens=812`); money as `money_EUR="0.42"`.
+
+        Without it the estimate is charged.
+        """
+        self.usage.update({name.replace("money_", "money:"): value for name, value in amounts.items()})
 
 
 class Fact(Generic[P, V]):
@@ -83,6 +103,12 @@ class Properties:
     refuses: tuple[type[Exception], ...] = ()
     consequence: str = ""
     on_interrupt: Interrupt = "finish"
+    on_drift: Drift = "ask"
+    estimate: Estimate | None = None
+    credentials: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
+    compensate: "Tool[..., Any] | None" = None
+    release: "Tool[..., Any] | None" = None
 
     def described(self) -> dict[str, Any]:
         """The part that makes the version."""
@@ -144,6 +170,21 @@ class Tool(Generic[P, T]):
                 raise TypeError(f"{self.name}: {text!r} names {sorted(unknown)}, which are no arguments")
         if not self.properties.effect and (self.properties.verify or self.properties.refuses):
             raise TypeError(f"{self.name}: verify= and refuses= are for tools with effect=True")
+        for word in ("compensate", "release"):
+            self._refuse_unfit_undo(word, getattr(self.properties, word))
+
+    def _refuse_unfit_undo(self, word: str, undo: "Tool[..., Any] | None") -> None:
+        """What undoes a call is given, by name, the call's arguments, its `result` and its `key`."""
+        if undo is None:
+            return
+        if not self.properties.effect:
+            raise TypeError(f"{self.name}: {word}= is for tools with effect=True")
+        given = {*self.signature.model.model_fields, "result", "key"}
+        if missing := set(undo.signature.model.model_fields) - given:
+            raise TypeError(
+                f"{self.name}: {undo.name} needs {sorted(missing)}; {word}= tools take arguments of"
+                " the tool they undo, its `result` and its `key`"
+            )
 
 
 _registry: dict[str, Tool[..., Any]] = {}
@@ -199,6 +240,12 @@ def tool(
     refuses: tuple[type[Exception], ...] = (),
     consequence: str = "",
     on_interrupt: Interrupt = "finish",
+    on_drift: Drift = "ask",
+    estimate: Estimate | None = None,
+    credentials: Sequence[str] = (),
+    depends_on: Sequence[str] = (),
+    compensate: "Tool[..., Any] | None" = None,
+    release: "Tool[..., Any] | None" = None,
 ) -> _Declare:
     """Declares a tool.
 
@@ -211,7 +258,14 @@ def tool(
     raises: types an agent may catch; they must be rebuildable from their `args`.
     refuses: types that say "certainly not done", given to the agent, never retried.
     consequence: what happens if a reviewer approves: effect, target, timing, reversibility.
-    on_interrupt: what *Stop now* does to a call in flight.
+    on_interrupt: what *Stop now* does to a call in flight: finish it, cancel it (its process is ended), or
+        detach from it (the run goes on without it, its result arrives as evidence).
+    on_drift: what comes of changed facts after an approval: ask again, or raise `Stale` in the agent to replan.
+    estimate: what a call will use of the run's allowance, by unit; what it did use, `context.used` says.
+    credentials: names of what `context.credential` gives; obtained before each call, renewed once if refused.
+    depends_on: services without which the call does not start.
+    compensate: the tool that undoes a call that happened. release: the tool that gives back what was reserved;
+        it is called when the run ends. Both take arguments of this tool, its `result` and its `key`, by name.
     """
     return _Declare(
         Properties(
@@ -227,6 +281,12 @@ def tool(
             refuses=refuses,
             consequence=consequence,
             on_interrupt=on_interrupt,
+            on_drift=on_drift,
+            estimate=estimate,
+            credentials=tuple(credentials),
+            depends_on=tuple(depends_on),
+            compensate=compensate,
+            release=release,
         ),
         name,
     )

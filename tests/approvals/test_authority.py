@@ -102,12 +102,12 @@ def test_arguments_of_the_step_changed_in_the_database_run_nothing(approved: Req
 def test_permit_read_before_its_text_changed_is_refused(approved: Request) -> None:
     """The gate read one text, and another stands when the permit is to be used."""
     step = Step.objects.get(pk=approved.step_id)
-    permit = gate._authority.permit(step)
+    permit = gate.contract._authority.permit(step)
     assert permit is not None
     other = dataclasses.replace(permit, arguments=CHEAP.strip("'"))
     verdict = gate.Verdict("hold", "", "", terms=authority.Judgement.from_json(approved.revision.judgement))
     with pytest.raises(PermitRefused):
-        gate._authority.consume(approved.run, step, other, verdict)
+        gate.contract._authority.consume(approved.run, step, other, verdict)
     assert Permit.objects.get().consumed_at is None
 
 
@@ -115,13 +115,13 @@ def test_permit_read_before_its_text_changed_is_refused(approved: Request) -> No
 def test_permit_is_used_once(approved: Request) -> None:
     """C-38."""
     step = Step.objects.get(pk=approved.step_id)
-    permit = gate._authority.permit(step)
+    permit = gate.contract._authority.permit(step)
     assert permit is not None
     assert desk.result(approved)["result"] == "wired 100.00"
     verdict = gate.Verdict("hold", "", "", terms=authority.Judgement.from_json(approved.revision.judgement))
     with pytest.raises(PermitRefused) as refused:
-        gate._authority.consume(approved.run, step, permit, verdict)
-    assert (refused.value.reason, gate._authority.permit(step)) == ("void", None)
+        gate.contract._authority.consume(approved.run, step, permit, verdict)
+    assert (refused.value.reason, gate.contract._authority.permit(step)) == ("void", None)
 
 
 TEXTS = some.text(some.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=40)
@@ -300,7 +300,7 @@ def test_tool_without_a_consequence_is_at_least_r3(people: SimpleNamespace) -> N
 def test_permit_carries_what_the_agent_is_told(people: SimpleNamespace) -> None:
     request = desk.opened("approvals-wirer")
     desk.decide(request, people.ana, reason="go ahead")
-    permit = gate._authority.permit(Step.objects.get(pk=request.step_id))
+    permit = gate.contract._authority.permit(Step.objects.get(pk=request.step_id))
     assert permit is not None
     assert (permit.edited, permit.decision) == (False, {"verb": "approve", "by": "Ana", "note": "go ahead"})
     assert permit.digest == request.revision.arguments_digest

@@ -29,7 +29,7 @@ def swept(*names: str) -> dict[str, int]:
 
 
 def test_authority_is_registered() -> None:
-    assert type(gate._authority).__module__ == "approvals.authority"
+    assert type(gate.contract._authority).__module__ == "approvals.authority"
 
 
 def test_hold_without_anything_asked_makes_no_request(people: SimpleNamespace) -> None:

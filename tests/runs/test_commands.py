@@ -266,4 +266,11 @@ def test_verify_journal_says_every_broken_stream_once() -> None:
 def test_every_model_with_a_head_is_verified() -> None:
     """Whoever writes to the journal has a row that remembers its end; those of other apps are found too."""
     names = {model.stream_prefix: model.__name__ for model in verify_journal.streams()}  # type: ignore[attr-defined]
-    assert names == {"run:": "Run", "policy:": "Policy", "request:": "Request"}
+    assert names == {
+        "run:": "Run",
+        "allowance:": "Allowance",
+        "credential:": "Credential",
+        "dependency:": "Dependency",
+        "policy:": "Policy",
+        "request:": "Request",
+    }

@@ -689,7 +689,7 @@ def test_facts_unreadable_at_the_call_wait_for_their_source(outside: Outside, ru
     approve(open_hold(run))
     drive(run)
     held = open_hold(run)
-    assert (held.cause, held.detail, outside.tried("pay_if")) == ("dependency", {"source": "bank"}, [])
+    assert (held.cause, held.subject, outside.tried("pay_if")) == ("dependency", "bank", [])
     assert held.look_again_at is not None
     assert holds.look_again(held.pk)
     run.refresh_from_db()

@@ -97,6 +97,7 @@ def boundary() -> dict[str, Any]:
         "result": "1",
         "effect_after": "confirmed",
         "decision": None,
+        "claim": "",
         "done_tool": "add",
         "done_tool_version": "",
         "done_arguments": "{}",

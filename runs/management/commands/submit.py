@@ -126,7 +126,7 @@ def _input(text: str) -> dict[str, Any]:
     return value
 
 
-def _fitted(made: Agent, base: dict[str, Any], typed: dict[str, str]) -> dict[str, Any]:
+def _fitted(made: Agent[..., Any], base: dict[str, Any], typed: dict[str, str]) -> dict[str, Any]:
     """The arguments as typed, and as JSON where they do not fit as typed."""
     asked: dict[str, Any] = {**base, **typed}
     names = made.signature.model.model_fields
@@ -138,7 +138,7 @@ def _fitted(made: Agent, base: dict[str, Any], typed: dict[str, str]) -> dict[st
     return asked
 
 
-def _misfits(made: Agent, asked: dict[str, Any]) -> set[str]:
+def _misfits(made: Agent[..., Any], asked: dict[str, Any]) -> set[str]:
     try:
         made.signature.write_json(asked)
     except BadArguments as refused:

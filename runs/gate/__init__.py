@@ -1,0 +1,40 @@
+"""The gate every call passes, whether it gets there first or for the fifth time.
+
+`contract` says what goes in and out and whom it asks; `passing` decides; `waits` are calls that nobody makes;
+`placing` writes what a call leaves behind.
+"""
+
+from runs.gate.contract import (
+    Asked,
+    Authority,
+    Go,
+    Held,
+    Pass,
+    Permit,
+    Proposal,
+    Settled,
+    Verdict,
+    register,
+)
+from runs.gate.passing import arrive, come_back
+from runs.gate.placing import intent, obstructed, start, turned_back, wait
+
+__all__ = [
+    "Asked",
+    "Authority",
+    "Go",
+    "Held",
+    "Pass",
+    "Permit",
+    "Proposal",
+    "Settled",
+    "Verdict",
+    "arrive",
+    "come_back",
+    "intent",
+    "obstructed",
+    "register",
+    "start",
+    "turned_back",
+    "wait",
+]
