@@ -9,8 +9,8 @@ from drf_spectacular.views import (
     SpectacularYAMLAPIView,
 )
 
-from runs.views import pages
 from runs.api import views
+from runs.views import pages
 
 urlpatterns: list[URLPattern] = [
     path("", pages.index, name="runs"),
