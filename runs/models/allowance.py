@@ -1,6 +1,6 @@
 """What runs may use and have used: one row a name and unit, and a row for each call that draws on it.
 
-An allowance belongs to one run (`run:ID`) or is shared by name over many. Amounts are exact decimals; money is
+An allowance belongs to one run (`run:ID`, which its children draw on too) or is shared by name over many. Amounts are exact decimals; money is
 the unit `money:EUR`. `limit` null is no limit, 0 is nothing.
 """
 
@@ -14,6 +14,13 @@ from runs.clock import Now
 from runs.models.run import Run
 
 DIGITS, PLACES = 30, 9
+OWN = "run:"
+
+
+class AllowanceQuerySet(models.QuerySet["Allowance"]):
+    def shared(self) -> Self:
+        """Those that many runs draw on by name."""
+        return self.exclude(name__startswith=OWN)
 
 
 class Allowance(models.Model):
@@ -36,6 +43,7 @@ class Allowance(models.Model):
     head = models.BinaryField(default=bytes)
 
     stream_prefix = "allowance:"
+    objects = AllowanceQuerySet.as_manager()
 
     class Meta:
         ordering = ("name", "unit")
@@ -56,7 +64,7 @@ class Allowance(models.Model):
 
     @property
     def shared(self) -> bool:
-        return not self.name.startswith("run:")
+        return not self.name.startswith(OWN)
 
     @property
     def remaining(self) -> Decimal | None:
@@ -71,7 +79,7 @@ class DrawQuerySet(models.QuerySet["Draw"]):
 
 
 class Draw(models.Model):
-    """What one attempt of one call reserved, and what it used."""
+    """What one call reserved, and what it used; `attempt` counts its reservations, from 1."""
 
     allowance = models.ForeignKey(Allowance, models.PROTECT, related_name="draws")
     run = models.ForeignKey(Run, models.PROTECT, related_name="draws")
@@ -86,6 +94,9 @@ class Draw(models.Model):
 
     class Meta:
         ordering = ("id",)
+        indexes = [
+            models.Index(name="draw_open", fields=["run", "index"], condition=Q(settled_at__isnull=True))
+        ]
         constraints = [
             models.UniqueConstraint(
                 name="draw_once_an_attempt", fields=["run", "index", "attempt", "allowance"]
