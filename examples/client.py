@@ -44,6 +44,11 @@ class Unclear(Exception):
     """The gateway's answer does not say whether the call was carried out."""
 
 
+class Away(Unclear):
+    """The gateway answered 503: it says that it is away and has not carried the call out. Other services say
+    503 also of what they did, so only a tool that knows its service takes it as certain."""
+
+
 # After these a look, or a call whose key the gateway honours, may be made again.
 TROUBLE = (NotSent, Unclear, httpx.TransportError)
 
@@ -58,10 +63,23 @@ def look(path: str, **query: str) -> dict[str, Any]:
     return _answer(_send("GET", path, seconds=LOOK, params=query), NotFound)
 
 
-def act(path: str, body: dict[str, Any], *, refused: type[Refused], key: str | None = None) -> dict[str, Any]:
+def act(
+    path: str,
+    body: dict[str, Any],
+    *,
+    refused: type[Refused],
+    key: str | None = None,
+    token: str | None = None,
+) -> dict[str, Any]:
     """Change something, under a key if the address honours one. Raises `refused` when it was not done."""
     headers = {"Idempotency-Key": key} if key else {}
+    headers |= {"Authorization": f"Bearer {token}"} if token else {}
     return _answer(_send("POST", path, seconds=ACT, json=body, headers=headers), refused)
+
+
+def end_faults(of: str) -> None:
+    """The failures asked for on this path are over."""
+    _answer(_send("DELETE", "/faults", seconds=LOOK, params={"path": of}), NotFound)
 
 
 @cache
@@ -87,7 +105,8 @@ def _answer(response: httpx.Response, refused: type[Refused]) -> dict[str, Any]:
     certain = response.is_client_error and code != "idempotency_conflict"
     if certain and isinstance(code, str) and isinstance(detail, str):
         raise refused(code, detail)
-    raise Unclear(f"the gateway answered {response.status_code}: {detail or response.text[:200]}")
+    kind = Away if (response.status_code, code) == (503, "unavailable") else Unclear
+    raise kind(f"the gateway answered {response.status_code}: {detail or response.text[:200]}")
 
 
 def _body(response: httpx.Response) -> dict[str, Any]:

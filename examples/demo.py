@@ -133,18 +133,18 @@ def _to_try() -> list[str]:
         "./run submit refund-desk ticket=5512",
     ]
     if not key_file().exists():
-        return [*start, "", f"{_short(key_file())} was removed; the admin issues another key."]
+        return [*start, "", f"{short(key_file())} was removed; the admin issues another key."]
     return [
         *start,
         "or by REST:",
         f"curl {settings.BASE_URL}/api/v1/runs -H 'Content-Type: application/json' \\",
-        f"     -H \"Authorization: Bearer $(cat '{_short(key_file())}')\" \\",
+        f"     -H \"Authorization: Bearer $(cat '{short(key_file())}')\" \\",
         '     -d \'{"agent": "refund-desk", "input": {"ticket": 5601}}\'',
         "Other tickets, a mailing, a purchase: examples/README.md",
     ]
 
 
-def _short(path: Path) -> str:
+def short(path: Path) -> str:
     return str(path.relative_to(settings.BASE_DIR) if path.is_relative_to(settings.BASE_DIR) else path)
 
 

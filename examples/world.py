@@ -21,6 +21,7 @@ from runs.tools import ToolContext, fact, tool
 # Whole cents above zero: a third decimal is refused, never rounded after somebody approved it.
 Euros = Annotated[Decimal, Field(gt=0, max_digits=11, decimal_places=2)]
 Count = Annotated[int, Field(ge=1, le=10_000)]
+OrderNumber = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
 class Value(BaseModel):

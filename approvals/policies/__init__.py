@@ -7,7 +7,7 @@ is the version in force, `judge` asks it, `stricter` joins what was said before 
 from approvals.policies.evaluation import CallFacts, Usage
 from approvals.policies.judgement import TIERS, Judgement, Policy, Reviewers, judge, stricter
 from approvals.policies.language import Compiled, Position, RuleRefused, compile_rule
-from approvals.policies.versions import at, current, publish, refusals, seed, thaw, version
+from approvals.policies.versions import at, current, publish, refusals, seed, supply, thaw, version
 
 __all__ = [
     "TIERS",
@@ -27,6 +27,7 @@ __all__ = [
     "refusals",
     "seed",
     "stricter",
+    "supply",
     "thaw",
     "version",
 ]

@@ -191,6 +191,24 @@ def seed(rules: list[dict[str, Any]]) -> None:
         publish(Actor("system", "", actors.SYSTEM.name, "command"), why="the rules of the first start")
 
 
+def supply(rules: list[dict[str, Any]], *, actor: Actor, why: str) -> bool:
+    """Adds those of the rules, written as for `seed`, whose tool no rule names yet, and publishes. False: none was
+    lacking. Nothing that stands is changed."""
+    with transaction.atomic():
+        _locked()
+        standing = list(rows.Rule.objects.in_order())
+        tools, names = {rule.tool for rule in standing}, {(rule.kind, rule.name) for rule in standing}
+        lacking = [
+            rule for rule in rules if rule["tool"] not in tools and (rule["pass"], rule["name"]) not in names
+        ]
+        last = max((rule.order for rule in standing), default=0)
+        for place, rule in enumerate(lacking, start=1):
+            rows.Rule.objects.create(kind=rule["pass"], order=last + place * 10, **_seeded(rule))
+        if lacking:
+            publish(actor, why=why)
+    return bool(lacking)
+
+
 def _seeded(rule: dict[str, Any]) -> dict[str, Any]:
     known = {key: rule[key] for key in OF_SEED if key in rule}
     group = rule.get("group")

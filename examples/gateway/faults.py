@@ -54,10 +54,10 @@ class Faults:
                     return fault, self._cleared
         return None
 
-    def clear(self) -> None:
-        """Forget all faults and let the calls that wait go on."""
+    def clear(self, path: str | None = None) -> None:
+        """Forget all faults, or those of one path as it was given, and let the calls that wait go on."""
         with self._lock:
-            self._waiting = []
+            self._waiting = [fault for fault in self._waiting if path not in (None, fault.path)]
             self._cleared.set()
             self._cleared = threading.Event()
 

@@ -12,13 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from examples.gateway import mailings, payments, purchasing, service
+from examples.gateway import mailings, office, payments, purchasing, service
 from examples.gateway.faults import KINDS, Fault, Faults
 from examples.gateway.service import Answer, Refused, Request
 from examples.gateway.store import Store, decoded
 
 LARGEST_BODY = 1024 * 1024
-SERVED = (payments, mailings, purchasing)  # importing a room puts its addresses into the table
+SERVED = (payments, mailings, purchasing, office)  # importing a room puts its addresses into the table
 
 
 class Server(ThreadingHTTPServer):
@@ -102,7 +102,8 @@ class Handler(BaseHTTPRequestHandler):
             body = _parsed(text)
         except Refused as refused:
             return refused.answer
-        request = Request(self.command, path, body, self._query(), key, self.server.quote_seconds)
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        request = Request(self.command, path, body, self._query(), key, self.server.quote_seconds, token)
         return service.perform(self.server.store, request)
 
     def _unavailable(self) -> Answer:
@@ -112,10 +113,11 @@ class Handler(BaseHTTPRequestHandler):
         return dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
 
     def _send(self, answer: Answer) -> None:
-        content = json.dumps(answer.body, ensure_ascii=False).encode()
+        page = answer.body.get("page")
+        content = (page or json.dumps(answer.body, ensure_ascii=False)).encode()
         try:
             self.send_response(answer.status)
-            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Type", "text/html; charset=utf-8" if page else "application/json")
             self.send_header("Content-Length", str(len(content)))
             if answer.replayed:
                 self.send_header("Idempotent-Replay", "true")
@@ -170,8 +172,8 @@ def _add_fault(server: Server, query: dict[str, str], body: dict[str, Any]) -> A
 
 
 def _clear_faults(server: Server, query: dict[str, str], body: dict[str, Any]) -> Answer:
-    server.faults.clear()
-    return Answer(200, {"faults": []})
+    server.faults.clear(query.get("path"))
+    return Answer(200, {"faults": server.faults.shown()})
 
 
 CONTROLS = {

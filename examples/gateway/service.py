@@ -1,6 +1,6 @@
 """What carries a call out, without HTTP: the table of addresses, idempotency keys, reading what was sent.
 
-The functions behind the addresses are in `payments`, `mailings` and `purchasing`. A function gets the open
+The functions behind the addresses are in `payments`, `mailings`, `purchasing` and `office`. A function gets the open
 transaction, the values from the address, and the request; it returns status and body or raises `Refused`,
 which is an answer too (a code and a sentence). Money goes in and out as text with two decimals. Calls
 marked `keyed` honour an idempotency key: the first answer is kept and given again. Mailings do not, on
@@ -42,16 +42,20 @@ class Request:
     query: dict[str, str] = field(default_factory=dict)
     key: str | None = None
     quote_seconds: float = QUOTE_SECONDS
+    token: str = ""
 
 
 @dataclass(frozen=True)
 class Answer:
+    """A body of nothing but a `page` is HTML; any other is JSON."""
+
     status: int
     body: Body
     replayed: bool = False
 
 
 Action = Callable[[sqlite3.Connection, dict[str, str], Request], tuple[int, Body]]
+Guard = Callable[[sqlite3.Connection, Request], None]
 
 
 @dataclass(frozen=True)
@@ -60,17 +64,21 @@ class Route:
     pattern: re.Pattern[str]
     action: Action
     keyed: bool
+    guard: Guard | None
 
 
 ROUTES: list[Route] = []
 
 
-def route(method: str, path: str, *, keyed: bool = False) -> Callable[[Action], Action]:
-    """Answer `path` with the function; `{name}` in it becomes a value."""
+def route(
+    method: str, path: str, *, keyed: bool = False, guard: Guard | None = None
+) -> Callable[[Action], Action]:
+    """Answer `path` with the function; `{name}` in it becomes a value. `guard` refuses who may not call: no key
+    keeps that answer, since the same call with the right token is another call."""
     pattern = re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", path))
 
     def register(action: Action) -> Action:
-        ROUTES.append(Route(method, pattern, action, keyed))
+        ROUTES.append(Route(method, pattern, action, keyed, guard))
         return action
 
     return register
@@ -81,6 +89,8 @@ def perform(store: Store, request: Request) -> Answer:
     try:
         found, values = _find(request)
         with store.transaction() as db:
+            if found.guard:
+                found.guard(db, request)
             if request.key and found.keyed:
                 return _once(db, found, values, request)
             return Answer(*found.action(db, values, request))

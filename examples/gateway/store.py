@@ -18,37 +18,44 @@ from typing import Any
 from examples.gateway import seed
 
 TABLES = """
-CREATE TABLE customers (id TEXT PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL);
-CREATE TABLE charges (id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL, status TEXT NOT
-    NULL, description TEXT NOT NULL);
-CREATE TABLE refunds (number INTEGER PRIMARY KEY AUTOINCREMENT, charge TEXT NOT NULL, cents INTEGER NOT
-    NULL, reason TEXT NOT NULL, key TEXT, at TEXT NOT NULL);
-CREATE TABLE tickets (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, charge TEXT NOT NULL, cents INTEGER
-    NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL, status TEXT NOT NULL);
-CREATE TABLE replies (number INTEGER PRIMARY KEY AUTOINCREMENT, ticket INTEGER NOT NULL, text TEXT NOT
-    NULL, at TEXT NOT NULL);
-CREATE TABLE lists (id TEXT PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE members (list TEXT NOT NULL, email TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (list,
-    email));
-CREATE TABLE mailings (number INTEGER PRIMARY KEY AUTOINCREMENT, list TEXT NOT NULL, subject TEXT NOT
-    NULL, text TEXT NOT NULL, accepted INTEGER NOT NULL, at TEXT NOT NULL);
-CREATE TABLE vendors (id TEXT PRIMARY KEY, name TEXT NOT NULL, days INTEGER NOT NULL, per_cent INTEGER NOT
-    NULL);
-CREATE TABLE items (id TEXT PRIMARY KEY, name TEXT NOT NULL, cents INTEGER NOT NULL);
-CREATE TABLE quotes (number INTEGER PRIMARY KEY AUTOINCREMENT, vendor TEXT NOT NULL, item TEXT NOT NULL,
-    quantity INTEGER NOT NULL, cents INTEGER NOT NULL, expires_at TEXT NOT NULL, used INTEGER NOT NULL
-    DEFAULT 0);
-CREATE TABLE purchases (number INTEGER PRIMARY KEY AUTOINCREMENT, quote INTEGER NOT NULL UNIQUE,
-    cost_centre TEXT NOT NULL, cents INTEGER NOT NULL, key TEXT, at TEXT NOT NULL);
-CREATE TABLE keys (key TEXT PRIMARY KEY, request TEXT NOT NULL, status INTEGER NOT NULL, answer TEXT NOT
-    NULL);
-CREATE TABLE calls (id INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, method TEXT NOT NULL, path
-    TEXT NOT NULL, query TEXT NOT NULL, key TEXT, body TEXT, fault TEXT, replayed INTEGER NOT NULL DEFAULT
-    0, status INTEGER);
-CREATE INDEX calls_path ON calls (path);
-CREATE INDEX refunds_charge ON refunds (charge);
-CREATE INDEX refunds_key ON refunds (key);
-CREATE INDEX purchases_key ON purchases (key);
+CREATE TABLE IF NOT EXISTS customers (id TEXT PRIMARY KEY, name TEXT NOT NULL, email TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS charges (id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents INTEGER NOT NULL,
+    status TEXT NOT NULL, description TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS refunds (number INTEGER PRIMARY KEY AUTOINCREMENT, charge TEXT NOT NULL, cents
+    INTEGER NOT NULL, reason TEXT NOT NULL, key TEXT, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS tickets (id INTEGER PRIMARY KEY, customer TEXT NOT NULL, charge TEXT NOT NULL,
+    cents INTEGER NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL, status TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS replies (number INTEGER PRIMARY KEY AUTOINCREMENT, ticket INTEGER NOT NULL, text
+    TEXT NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS lists (id TEXT PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS members (list TEXT NOT NULL, email TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY
+    (list, email));
+CREATE TABLE IF NOT EXISTS mailings (number INTEGER PRIMARY KEY AUTOINCREMENT, list TEXT NOT NULL, subject
+    TEXT NOT NULL, text TEXT NOT NULL, accepted INTEGER NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS vendors (id TEXT PRIMARY KEY, name TEXT NOT NULL, days INTEGER NOT NULL, per_cent
+    INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS items (id TEXT PRIMARY KEY, name TEXT NOT NULL, cents INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS quotes (number INTEGER PRIMARY KEY AUTOINCREMENT, vendor TEXT NOT NULL, item TEXT
+    NOT NULL, quantity INTEGER NOT NULL, cents INTEGER NOT NULL, expires_at TEXT NOT NULL, used INTEGER NOT
+    NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS purchases (number INTEGER PRIMARY KEY AUTOINCREMENT, quote INTEGER NOT NULL
+    UNIQUE, cost_centre TEXT NOT NULL, cents INTEGER NOT NULL, key TEXT, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS parcels (number INTEGER PRIMARY KEY AUTOINCREMENT, order_number INTEGER NOT NULL,
+    key TEXT, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS payouts (number INTEGER PRIMARY KEY AUTOINCREMENT, charge TEXT NOT NULL, cents
+    INTEGER NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS consent (id INTEGER PRIMARY KEY, token TEXT NOT NULL, given INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL, cents
+    INTEGER NOT NULL, at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, request TEXT NOT NULL, status INTEGER NOT NULL,
+    answer TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, method TEXT NOT
+    NULL, path TEXT NOT NULL, query TEXT NOT NULL, key TEXT, body TEXT, fault TEXT, replayed INTEGER NOT
+    NULL DEFAULT 0, status INTEGER);
+CREATE INDEX IF NOT EXISTS calls_path ON calls (path);
+CREATE INDEX IF NOT EXISTS refunds_charge ON refunds (charge);
+CREATE INDEX IF NOT EXISTS refunds_key ON refunds (key);
+CREATE INDEX IF NOT EXISTS purchases_key ON purchases (key);
 """
 
 
@@ -115,11 +122,11 @@ class Store:
 
     def _prepare(self) -> None:
         with self.transaction() as db:
-            if db.execute("SELECT 1 FROM sqlite_master WHERE name='calls'").fetchone():
-                return
-            for statement in TABLES.split(";"):
+            filled = db.execute("SELECT 1 FROM sqlite_master WHERE name='calls'").fetchone()
+            for statement in TABLES.split(";"):  # also those an older version did not have
                 db.execute(statement)
-            seed.fill(db, at=now())
+            if not filled:
+                seed.fill(db, at=now())
 
 
 def decoded(text: str) -> Any:

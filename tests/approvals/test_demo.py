@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth.models import Group, User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from approvals import policies, reviewers, rights
+from approvals.exceptions import ApprovalsError
 from approvals.models import ApiKey, PolicyVersion, Request, policy
-from examples import demo
+from examples import demo, situations
 from examples.gateway.running import RunningGateway
 from runs import execution, lifecycle
 from runs.actors import Actor
+from runs.models import Hold
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -209,6 +211,53 @@ def test_ana_and_ben_decide_what_elis_key_starts(gateway: None) -> None:
     may = {name: reviewers.eligibility(person(name), request) for name in NAMES}
     assert [name for name in NAMES if may[name].decides] == ["ana", "ben"]
     assert [name for name in NAMES if may[name].sees] == ["ana", "ben", "cyd", "dot"]
+
+
+def test_the_command_names_the_six_when_it_is_asked_for_another() -> None:
+    with pytest.raises(CommandError, match=r"budget.*dependency.*credential.*doubt.*drift.*child"):
+        call_command("demo", "nonsense")
+    with pytest.raises(CommandError, match="Name one of: budget, dependency"):
+        call_command("demo", "--go-on")
+
+
+def test_a_drift_that_ana_may_not_approve_leaves_no_pause(gateway: None) -> None:
+    demo.prepare()
+    drift = situations.SITUATIONS["drift"]
+    run, _ = lifecycle.submit(drift.arrange(), actor=situations.ACTOR)
+    execution.drive(run.pk)
+    person("ana").groups.clear()
+    assert drift.meanwhile is not None
+    with pytest.raises(ApprovalsError):
+        drift.meanwhile(run)
+    assert [hold.cause for hold in Hold.objects.open().filter(run=run)] == ["approval"]
+    person("ana").delete()
+    with pytest.raises(situations.NotReady, match=r"ana@example\.com"):
+        drift.meanwhile(run)
+    assert [hold.cause for hold in Hold.objects.open().filter(run=run)] == ["approval"]
+
+
+def test_an_installation_from_before_gets_the_rules_a_demo_needs(gateway: None) -> None:
+    """Asked for by name, so what a start never brings back is added; what stands is not touched."""
+    demo.prepare()
+    policy.Rule.objects.filter(tool="make_payout").delete()
+    policy.Rule.objects.filter(tool="issue_refund").update(enabled=False)
+    before = list(policy.Rule.objects.order_by("pk").values())
+    policies.publish(situations.ACTOR)
+    assert policies.supply(demo.SEED, actor=situations.ACTOR, why="a demo") is True
+    assert list(policy.Rule.objects.order_by("pk").values())[: len(before)] == before
+    ours = [rule for rule in demo.SEED if rule["tool"] == "make_payout"]
+    added = policy.Rule.objects.order_by("pk")[len(before) :]
+    assert [(rule.kind, rule.name) for rule in added] == [(rule["pass"], rule["name"]) for rule in ours]
+    assert min(rule.order for rule in added) > max(rule["order"] for rule in before)
+    assert policies.version() == 3
+    assert policies.supply(demo.SEED, actor=situations.ACTOR, why="a demo") is False
+    assert policies.version() == 3
+
+
+def test_a_rule_of_that_name_for_another_tool_stays() -> None:
+    demo.prepare()
+    policy.Rule.objects.filter(tool="make_payout").update(tool="make_*")
+    assert policies.supply(demo.SEED, actor=situations.ACTOR, why="a demo") is False
 
 
 @pytest.mark.django_db(transaction=True)
