@@ -14,17 +14,21 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from runs import clock, holds, journal, lifecycle, recorded, timers
+from runs import clock, holds, invocation, journal, lifecycle, recorded, timers
 from runs.actors import Actor
+from runs.exceptions import LostRace
 from runs.holds import Terms
 from runs.invocation import Known
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
-from runs.states import SETTLED, Cause, EffectState
+from runs.states import Cause, ClaimState, EffectState, StepStatus
+from runs.tools import declared
 from runs.tools.calls import Call
 from runs.tools.declared import Tool
 
 LONGEST_BACKOFF = 300.0
+#: What a call waits for that needs no other try once it is known what came of it.
+ANSWERED = (Cause.IN_DOUBT, Cause.APPROVAL, Cause.CREDENTIAL, Cause.DEPENDENCY)
 
 
 def key(run: uuid.UUID, index: int) -> str:
@@ -73,30 +77,47 @@ def resolve(call: Call[Any], step: Step, at: datetime) -> Again | Adopt | Doubt:
 
 
 def _verified(call: Call[Any], effect_key: str, left: float) -> Again | Adopt | Doubt:
-    verify = call.tool.properties.verify
-    assert verify is not None
-    try:
-        with timers.limit(call.tool.properties.timeout):
-            found = verify(effect_key)
-            text = None if found is None else call.returns.write(found)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # an author's code: whatever it raises is "cannot tell"
-        why = f"looking whether it happened failed: {type(error).__name__}: {recorded.message(error)}"[:500]
-        return Doubt(why, left if left > 0 else None)
-    if text is not None:
-        return Adopt(Known("returned", text))
+    found = verified(call.tool, effect_key)
+    if isinstance(found, Doubt):
+        return Doubt(found.why, left if left > 0 else None)
+    if found is not None:
+        return Adopt(found)
     if left > 0:
         return Doubt("it had not happened yet, but the call may still act", left)
     return Again()
 
 
+def verified(tool: Tool[..., Any], effect_key: str) -> Known | Doubt | None:
+    """Asks the outside whether something happened under this key. None: it did not; Doubt: it cannot tell."""
+    verify = tool.properties.verify
+    assert verify is not None
+    try:
+        with timers.limit(tool.properties.timeout):
+            found = verify(effect_key)
+            return None if found is None else Known("returned", invocation.kept(tool.returns, found))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an author's code: whatever it raises is "cannot tell"
+        why = f"looking whether it happened failed: {type(error).__name__}: {recorded.message(error)}"
+        return Doubt(why[:500], None)
+
+
 def from_evidence(step: Step) -> Known | None:
-    """A late result that an earlier attempt brought, if any."""
-    for item in step.evidence:
-        if item["key"] == step.key and item["digest"] == (step.executed_digest or step.arguments_digest):
-            return Known(item["kind"], item["text"])
-    return None
+    """What came of the call, as an attempt brought it late or a person said it; undone goes before done."""
+    found = [Known(item["kind"], item["text"]) for item in step.evidence if _says(item, step)]
+    return next((known for known in found if known.kind == "compensated"), found[0] if found else None)
+
+
+def _says(item: dict[str, Any], step: Step) -> bool:
+    """Whether an item of evidence says what came of the call: that it happened, whichever attempt it was; that
+    it did not, only of the last one."""
+    its_own = item["key"] == step.key and item.get("digest") == sent_digest(step)
+    return its_own and (item["happened"] or item["attempt"] == step.attempt)
+
+
+def sent_digest(step: Step) -> str:
+    """The digest of the arguments that were sent."""
+    return step.executed_digest or step.arguments_digest
 
 
 def backoff(tool: Tool[..., Any], attempt: int) -> float:
@@ -105,10 +126,12 @@ def backoff(tool: Tool[..., Any], attempt: int) -> float:
 
 
 def doubt(fence: Fence, step_id: int, found: Doubt) -> Hold:
-    """Places the `in_doubt` hold of a dispatched effect. Raises EpochLost."""
+    """Places the `in_doubt` hold of a dispatched effect. Raises EpochLost; LostRace: its outcome came meanwhile."""
     with transaction.atomic():
         run = lifecycle.lock_fenced(fence)
         step = Step.objects.get(pk=step_id)
+        if step.status != StepStatus.DISPATCHED or from_evidence(step):
+            raise LostRace(f"what came of step {step.index} was said meanwhile")
         if step.effect == EffectState.DISPATCHED:
             Step.objects.filter(pk=step_id).update(effect=EffectState.IN_DOUBT)
             journal.write(run, fence.actor, "in_doubt", index=step.index, attempt=step.attempt, why=found.why)
@@ -135,28 +158,59 @@ def evidence(
         step = Step.objects.select_for_update().get(run=run, index=index)
         if step.key != effect_key:
             return False
-        item = {"key": effect_key, "attempt": attempt, "digest": digest, "at": clock.now().isoformat()}
-        item |= {"kind": known.kind, "text": known.text}
-        Step.objects.filter(pk=step.pk).update(evidence=[*step.evidence, item])
+        kept = keep(step, known, attempt=attempt, digest=digest)
         journal.write(run, actor, "evidence", index=index, attempt=attempt, kind=known.kind)
-        if digest == (step.executed_digest or step.arguments_digest):
+        if _says(kept, step):
             _settle_by_evidence(run, step, known, actor)
     return True
 
 
+def keep(step: Step, known: Known, *, attempt: int, digest: str, **said: Any) -> dict[str, Any]:
+    """Adds to what is known of an effect; `said`: by whom and why, where a person said it. The run is locked."""
+    happened = state_after(known) != EffectState.REFUSED
+    told = {"kind": known.kind, "text": known.text, "happened": happened, "digest": digest, **said}
+    return note(step, attempt=attempt, **told)
+
+
+def note(step: Step, *, attempt: int, **told: Any) -> dict[str, Any]:
+    """Adds to the account of an effect, which without a digest settles nothing. The run is locked."""
+    item = {"key": step.key, "attempt": attempt, "at": clock.now().isoformat(), **told}
+    Step.objects.filter(pk=step.pk).update(evidence=[*step.evidence, item])
+    step.evidence.append(item)
+    return item
+
+
 def _settle_by_evidence(run: Run, step: Step, known: Known, actor: Actor) -> None:
-    """Releases the doubt the evidence answers. A run that ended keeps its doubt until somebody looks; its
-    ledger entry then says what happened."""
-    standing = Hold.objects.open().filter(step=step, cause=Cause.IN_DOUBT).first()
-    if standing is not None:
+    """Releases what the evidence answers: the doubt, or the approval of a second try where a person had said
+    that it did not happen. While the effect is being undone it is only kept."""
+    if step.compensated_by_id is not None:
+        return
+    if run.ended:
+        settle_ledger(step, known)
+        return
+    answered = Hold.objects.open().filter(step=step, cause__in=ANSWERED)
+    for standing in answered:
         holds.release_locked(run, standing, actor=actor, resolution="evidence")
-    elif run.ended and step.status not in SETTLED and known.kind in ("returned", "refused"):
-        Step.objects.filter(pk=step.pk).update(effect=state_after(known))
+
+
+def settle_ledger(step: Step, known: Known) -> None:
+    """Says in the ledger, and nowhere else, what came of an effect whose run has ended."""
+    tool, state = declared.get(step.tool), state_after(known)
+    claim = claim_after(tool, state) if tool else ""
+    unknown = Step.objects.pending().filter(pk=step.pk).exclude(effect=EffectState.COMPENSATED)
+    unknown.update(effect=state, claim=claim)
 
 
 def state_after(known: Known) -> str:
     """The ledger's word for a settled effect. A result that could not be kept did happen."""
+    if known.kind == "compensated":
+        return EffectState.COMPENSATED
     return EffectState.REFUSED if known.kind in ("refused", "unsent") else EffectState.CONFIRMED
+
+
+def claim_after(tool: Tool[..., Any], effect: str) -> str:
+    """What a settled effect leaves the run with: something reserved, where its tool can give it back."""
+    return ClaimState.HELD if tool.properties.release and effect == EffectState.CONFIRMED else ""
 
 
 def refused(error: Exception, tool: Tool[..., Any]) -> Known:
