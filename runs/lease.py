@@ -3,16 +3,22 @@
 One thread with its own connection renews the lease while the loop is busy, until the deadline of the call in
 flight: a hung call does not keep its run for ever. The worker fences itself by its own monotonic clock,
 started before it took the run, so that it stops before anybody else may begin.
+
+While all calls in flight are of tools that may be left (`on_interrupt`), the thread also looks, each quarter of a
+heartbeat, whether a person stopped the run; it then lets go of it, and ends the process where all say `cancel`.
 """
 
 import threading
 import time
 
+import structlog
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
-from runs import lifecycle
+from runs import endings, invocation, lifecycle
 from runs.lifecycle import Fence
+
+log = structlog.get_logger(__name__)
 
 
 class Lease:
@@ -52,6 +58,7 @@ class Lease:
     def _beat(self) -> None:
         while True:
             fence, at = self._due()
+            self._leave_if_stopped()
             if fence is not None and at < self._busy_until:
                 self._renew(fence, at)
             elif self._fence is None:
@@ -63,6 +70,22 @@ class Lease:
         with self._changed:
             now = time.monotonic()
             return (self._fence if now >= self._renew_at else None), now
+
+    def _leave_if_stopped(self) -> None:
+        fence, words = self._fence, invocation.under_way()
+        if fence is None or not words or "finish" in words:
+            return
+        try:
+            close_old_connections()
+            if not endings.leave(fence):
+                return
+        except DatabaseError:
+            connection.close()
+            return
+        with self._changed:
+            if self._fence == fence and words == {"cancel"}:
+                log.warning("calls_cancelled", run=str(fence.run))
+                invocation.end_process()
 
     def _renew(self, fence: Fence, started: float) -> None:
         self._renew_at = started + settings.HEARTBEAT

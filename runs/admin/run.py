@@ -9,10 +9,11 @@ from django.contrib import admin
 from django.db import transaction
 from django.db.models import Count, Prefetch, Q, QuerySet
 from django.http import HttpRequest
+from django.urls import URLPattern
 
-from runs import agents, callers, endings, holds, journal, lifecycle
+from runs import agents, allowance, callers, endings, holds, journal, lifecycle, stops
 from runs.actors import Actor
-from runs.admin import looking
+from runs.admin import looking, undoing, versions
 from runs.admin.looking import Filter
 from runs.admin.verbs import Verb, WithVerbs
 from runs.exceptions import WrongState
@@ -40,6 +41,14 @@ def _why_not_pause(run: Run) -> str:
     return f"{paused.opened_by_name} paused it already." if paused is not None and paused.by_operator else ""
 
 
+def _why_not_stop(run: Run) -> str:
+    if run.ended:
+        return f"It has ended: {run.status}."
+    paused = _pause(run)
+    stopped = paused is not None and paused.by_operator and paused.detail.get("stop_now")
+    return f"{paused.opened_by_name} stopped it already." if paused is not None and stopped else ""
+
+
 def _why_not_resume(run: Run) -> str:
     if run.ended:
         return f"It has ended: {run.status}."
@@ -58,8 +67,18 @@ def _why_not_again(run: Run) -> str:
 
 def _do_pause(request: HttpRequest, run: Run, why: str) -> str:
     holds.pause(run.pk, actor=actor(request), why=why)
-    busy = Step.objects.filter(run=run, status="dispatched").order_by("index").first()
-    return f"finishing step {busy.index}, then paused." if busy else "paused."
+    return _stands(run, "paused")
+
+
+def _do_stop(request: HttpRequest, run: Run, why: str) -> str:
+    stops.stop_now(run.pk, actor=actor(request), why=why)
+    return _stands(run, "stopped")
+
+
+def _stands(run: Run, word: str) -> str:
+    run.refresh_from_db()
+    busy = stops.in_flight(run) if run.status == RunStatus.RUNNING else []
+    return f"finishing step {busy[0].index}, then {word}." if busy else f"{word}."
 
 
 def _do_resume(request: HttpRequest, run: Run, why: str) -> str:
@@ -76,6 +95,7 @@ def _do_cancel(request: HttpRequest, run: Run, why: str) -> str:
 def _do_again(request: HttpRequest, run: Run, why: str) -> str:
     """A new run from the same input, on the newest version of the agent. Its submitter is who asks."""
     who = actor(request)
+    limits, draws_on = allowance.asked_for(run)
     asked = Submission(
         agent=run.agent,
         arguments=json.loads(run.input),
@@ -83,6 +103,8 @@ def _do_again(request: HttpRequest, run: Run, why: str) -> str:
         on_behalf_of=run.on_behalf_of,
         owner_id=callers.of(request).owner_id,
         again_of=run,
+        limits=limits,
+        draws_on=draws_on,
     )
     with transaction.atomic():
         if not lifecycle.lock(run.pk).ended:
@@ -109,6 +131,13 @@ VERBS = (
         _do_pause,
     ),
     Verb(
+        "stop",
+        "Stop now",
+        "A pause that does not wait for calls under way, unless their tools say that they have to be finished.",
+        _why_not_stop,
+        _do_stop,
+    ),
+    Verb(
         "resume",
         "Resume",
         "The pause is over. Whatever else holds the run still does.",
@@ -132,6 +161,8 @@ VERBS = (
         notes=_effects_made,
         harm=True,
     ),
+    *versions.VERBS,
+    *undoing.VERBS,
 )
 
 
@@ -252,6 +283,9 @@ class RunAdmin(WithVerbs, looking.ById):
             Q(agent__istartswith=term) | Q(submitter_name__icontains=term) | Q(on_behalf_of__icontains=term)
         )
         return queryset.filter(asks) if term else queryset
+
+    def get_urls(self) -> list[URLPattern]:
+        return [*versions.urls(), *super().get_urls()]
 
     def more(self, request: HttpRequest, found: Run) -> dict[str, Any]:
         return {"buttons": self.buttons(request, found)}

@@ -1,6 +1,8 @@
-"""The pages of runs. `pages` are the list, one run and one snapshot with the verbs on them; what each further
-concern shows or does has a room of its own beside it."""
+"""The pages of runs, a room each: `listing`; `pages`, one run and one snapshot, which `standing` and `timeline` tell
+of; `controls`, the verbs on them, offered by `rights`; and one for each further concern."""
 
-from runs.views.pages import may_pause, may_resume, tell_with
+from runs.views.pages import tell_with
+from runs.views.rights import may_pause, may_resume
+from runs.views.timeline import Event, tell_decisions_with
 
-__all__ = ["may_pause", "may_resume", "tell_with"]
+__all__ = ["Event", "may_pause", "may_resume", "tell_decisions_with", "tell_with"]

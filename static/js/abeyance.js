@@ -198,6 +198,53 @@
     } else trouble("That did not work", "The answer did not reach this page. What you typed is still here; try again.");
   }
 
+  // -- Parts of a page that renew themselves: what somebody types in stays, and what they opened stays open -----
+
+  let behind = false;
+  let opened = [];
+
+  const inUse = (element) => element.querySelector("details[open]") || all("textarea, input:not([type=hidden])", element).some(typedIn);
+
+  document.addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target } = event.detail;
+    if (target.matches("[data-stays]") && inUse(target)) {
+      event.detail.shouldSwap = false;
+      behind = true;
+      return;
+    }
+    const focus = target.contains(document.activeElement) ? document.activeElement.closest("details[id]") : null;
+    opened = all("details[open][id]", target).map((details) => details.id);
+    if (focus) opened.push(`${focus.id} > summary`);
+    target.dataset.before = target.matches("[data-says]") ? saidBy(target) : "";
+  });
+
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    const { target } = event.detail;
+    for (const id of opened) {
+      const found = document.querySelector(`#${id}`);
+      if (found && found.matches("details")) found.open = true;
+      else if (found) found.focus();
+    }
+    opened = [];
+    const text = target.matches("[data-says]") ? saidBy(target) : "";
+    if (text && text !== target.dataset.before) say(text);
+    target.dataset.before = text;
+    localise(target);
+    tick();
+  });
+
+  function saidBy(element) {
+    const said = element.querySelector("[data-said]");
+    return said ? said.textContent.replace(/\s+/g, " ").trim() : "";
+  }
+
+  // What was kept back comes with the next poll, whether or not anything has moved by then.
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (!behind || !event.detail.elt.matches("[data-pulse]")) return;
+    event.detail.path = event.detail.path.replace(/([?&])v=[^&]*/, "$1v=");
+    behind = false;
+  });
+
   // -- What htmx tells us -------------------------------------------------------------------------------------
 
   const path = (address) => new URL(address, window.location.href).pathname;

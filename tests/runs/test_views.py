@@ -12,10 +12,11 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Request
-from runs import endings, execution, holds, journal, views
+from runs import bulk, endings, execution, holds, journal, lifecycle, stops
 from runs.actors import Actor
 from runs.models import Hold, JournalEntry, Run, Step
 from runs.states import Cause
+from runs.views import listing, pages
 from tests.factories import OPERATOR, answer, driven, open_hold, submitted, verbs
 from tests.pages import POLICY, browser, directives, inline, person, text
 
@@ -181,7 +182,7 @@ def test_steps_come_by_pages_and_gated_ones_alone(
     client = browser(people.cyd)
     gated = client.get(address(run) + "?gated=1")
     assert [step.index for step in gated.context["steps"]] == [1]
-    monkeypatch.setattr(views, "STEPS", 1)
+    monkeypatch.setattr(pages, "STEPS", 1)
     newest = client.get(address(run))
     assert ([s.index for s in newest.context["steps"]], newest.context["earlier_url"]) == ([1], "?before=1")
     earlier = client.get(address(run) + "?before=1")
@@ -202,7 +203,7 @@ def test_looking_changes_nothing(people: SimpleNamespace, run: Run) -> None:
     for path in (reverse("runs"), address(run), reverse("run_snapshot", args=[run.pk, 1])):
         assert client.get(path).status_code == client.head(path).status_code == 200
         assert client.post(path).status_code == 405
-    for verb in ("pause", "resume", "cancel"):
+    for verb in ("pause", "stop", "resume", "cancel"):
         assert client.get(address(run, verb)).status_code == 405
     assert rows() == before
 
@@ -230,7 +231,7 @@ def test_list_is_filtered(people: SimpleNamespace, run: Run, query: str, n: int)
 def test_list_is_paged_by_keyset_there_and_back(
     people: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "PAGE", 2)
+    monkeypatch.setattr(listing, "PAGE", 2)
     made = [submitted("adder", n=n).pk for n in range(5)]
     at = Run.objects.get(pk=made[0]).created_at
     for n, pk in enumerate(made):  # three of one time, so that the id decides
@@ -274,7 +275,7 @@ def test_page_costs_the_same_whatever_it_shows(
 ) -> None:
     run = driven("adder", n=n)
     client = browser(people.olu)
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(17):
         assert len(client.get(address(run)).context["steps"]) == n
 
 
@@ -309,7 +310,7 @@ def test_pause_keeps_who_why_and_which_door(people: SimpleNamespace, run: Run) -
     held = open_hold(run, Cause.PERSON)
     assert (held.why, held.opened_by_name, held.opened_through) == ("first line\nsecond", "Cyd", "page")
     page = browser(people.cyd).get(address(run))
-    assert page.context["may"] == {"pause": False, "resume": True, "cancel": True}
+    assert page.context["may"] == {"pause": False, "stop": False, "resume": True, "cancel": True}
 
 
 def test_pause_twice_is_one_pause_and_says_whose(people: SimpleNamespace, run: Run) -> None:
@@ -375,7 +376,7 @@ def test_resume_of_what_is_not_paused_shows_the_run_as_it_stands(people: SimpleN
     assert "Nothing was changed" in text(page)
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "cancel"])
+@pytest.mark.parametrize("verb", ["pause", "stop", "resume", "cancel"])
 def test_verb_on_a_run_that_ended_says_who_ended_it(people: SimpleNamespace, run: Run, verb: str) -> None:
     endings.cancel(run.pk, actor=OPERATOR, why="a duplicate")
     ended = verbs(run)
@@ -413,3 +414,246 @@ def test_post_without_token_is_refused(people: SimpleNamespace, run: Run) -> Non
     assert client.post(address(run, "cancel"), {"reason": "x"}).status_code == 403
     run.refresh_from_db()
     assert run.status == "suspended"
+
+
+# -- Stop now ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("cyd", 303), ("rea", 403), ("olu", 303), ("dot", 403), ("eve", 404), ("root", 404)]
+)
+def test_stop_is_for_who_controls_the_run(people: SimpleNamespace, run: Run, name: str, status: int) -> None:
+    assert post(getattr(people, name), run, "stop").status_code == status
+    stopped = Hold.objects.open().filter(cause="person", detail__stop_now=True)
+    assert stopped.exists() == (status == 303)
+
+
+def test_stop_is_offered_while_a_worker_has_the_run(people: SimpleNamespace) -> None:
+    run = running(people.cyd)
+    client = browser(people.cyd)
+    assert client.get(address(run)).context["may"]["stop"] is True
+    page = client.post(address(run, "stop"), {"reason": "at once"}, follow=True)
+    assert "Nothing new starts; stopped before its next step." in text(page)
+    assert (page.context["may"]["stop"], page.context["may"]["resume"]) == (False, True)
+
+
+def running(owner: User) -> Run:
+    run = submitted("adder", n=1)
+    Run.objects.filter(pk=run.pk).update(owner_id=str(owner.pk))
+    assert lifecycle.take(run.pk, "w1") is not None
+    run.refresh_from_db()
+    return run
+
+
+# -- The state in one glance --------------------------------------------------------------------
+
+
+def glance(who: User, run: Run) -> str:
+    state = browser(who).get(address(run)).context["state"]
+    return "; ".join([state.lead.text, *(part.text for part in state.also)])
+
+
+def test_state_says_who_may_answer_and_who_paused(people: SimpleNamespace, run: Run) -> None:
+    assert glance(people.rea, run) == "Waits for Rea to answer step 1"
+    assert glance(people.cyd, run) == "Waits for a reviewer to answer step 1"
+    holds.pause(run.pk, actor=OPERATOR, why="looks odd")
+    assert glance(people.olu, run) == "Waits for Rea to answer step 1; also paused by olu"
+
+
+def test_state_names_a_large_group(people: SimpleNamespace, run: Run) -> None:
+    for name in ("abe", "bea", "cal"):
+        person(name, "refunds")
+    assert glance(people.rea, run) == "Waits for somebody of “refunds” to answer step 1"
+
+
+def test_state_of_a_run_that_is_pausing(people: SimpleNamespace) -> None:
+    run = running(people.cyd)
+    assert glance(people.cyd, run) == "Running"
+    holds.pause(run.pk, actor=OPERATOR)
+    assert glance(people.cyd, run) == "Stopping before its next step, then paused by olu"
+    Step.objects.create(**dispatched(run, 0))
+    assert glance(people.cyd, run) == "Finishing step 0, then paused by olu"
+    endings.cancel(run.pk, actor=OPERATOR)
+    assert glance(people.cyd, run) == "Finishing step 0, then it is cancelled by olu"
+
+
+def dispatched(run: Run, index: int) -> dict[str, Any]:
+    return {
+        "run": run,
+        "index": index,
+        "tool": "pay",
+        "tool_version": "1",
+        "arguments": "{}",
+        "arguments_digest": "d",
+        "status": "dispatched",
+        "effect": "dispatched",
+        "key": f"k{index}",
+        "attempt": 1,
+        "may_act_until": run.created_at,
+    }
+
+
+def test_state_of_what_waits_for_a_worker_and_of_what_ended(people: SimpleNamespace) -> None:
+    run = submitted("adder", n=1)
+    assert glance(people.olu, run) == "Waits for its first worker"
+    stops.stop_now(run.pk, actor=OPERATOR)
+    assert glance(people.olu, run) == "Stopped by olu"
+    endings.cancel(run.pk, actor=OPERATOR)
+    assert glance(people.olu, run) == "Cancelled by olu"
+
+
+def test_state_tells_a_person_from_a_budget(people: SimpleNamespace, run: Run) -> None:
+    step = Step.objects.get(run=run, index=1)
+    holds.place(run, cause=Cause.ALLOWANCE, actor=OPERATOR, step=step, why="none left")
+    holds.pause(run.pk, actor=OPERATOR)
+    said = glance(people.olu, run)
+    assert said == "Waits for Rea to answer step 1; step 1 waits for its allowance; also paused by olu"
+
+
+# -- The timeline ---------------------------------------------------------------------------------
+
+
+def told(who: User, run: Run, query: str = "") -> list[tuple[str, str, str]]:
+    events = browser(who).get(address(run) + query).context["events"]
+    return [(event.what or f"step {event.index}", event.who, event.why) for event in events]
+
+
+def test_timeline_merges_steps_holds_and_stops_in_order(people: SimpleNamespace, run: Run) -> None:
+    holds.pause(run.pk, actor=OPERATOR, why="looks odd")
+    holds.unpause(run.pk, actor=OPERATOR, why="it is fine")
+    answer(open_hold(run, Cause.QUESTION), number=1)
+    execution.drive(run.pk)
+    endings.cancel(run.pk, actor=OPERATOR, why="enough")
+    assert told(people.olu, run) == [
+        ("Submitted", "cyd's key", ""),
+        ("step 0", "", ""),
+        ("step 1", "", ""),
+        ("Held for an answer", "questioner", "The agent asks a question."),
+        ("Pause", "olu", "looks odd"),
+        ("Pause over", "olu", "it is fine"),
+        ("Answered", "ana", ""),
+        ("Step 1 is done", "", ""),
+        ("step 2", "", ""),
+        ("Held for an answer", "questioner", "The agent asks a question."),
+        ("Cancelled", "olu", "enough"),
+    ]
+
+
+def test_timeline_of_earlier_steps_tells_of_their_time_only(
+    people: SimpleNamespace, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "STEPS", 1)
+    holds.pause(run.pk, actor=OPERATOR)
+    newest, earlier = (told(people.olu, run, query) for query in ("", "?before=1"))
+    assert [what for what, _, _ in newest] == ["step 1", "Held for an answer", "Pause"]
+    assert [what for what, _, _ in earlier] == ["Submitted", "step 0"]
+    assert told(people.olu, run, "?step=0") == [("step 0", "", "")]
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_page_of_a_held_run_costs_the_same_whatever_held_it(
+    people: SimpleNamespace, run: Run, n: int, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    for _ in range(n):
+        holds.pause(run.pk, actor=OPERATOR)
+        holds.unpause(run.pk, actor=OPERATOR)
+    client = browser(people.dot)
+    with django_assert_num_queries(22):
+        assert client.get(address(run)).status_code == 200
+
+
+# -- Live ---------------------------------------------------------------------------------------
+
+
+def pulse(who: User, url: str) -> Any:
+    return browser(who).get(url, headers={"HX-Request": "true"})
+
+
+def test_pulse_is_empty_until_the_run_moves(people: SimpleNamespace, run: Run) -> None:
+    url = browser(people.cyd).get(address(run)).context["pulse_url"]
+    assert pulse(people.cyd, url).status_code == 204
+    holds.pause(run.pk, actor=OPERATOR)
+    moved = pulse(people.cyd, url)
+    assert moved.status_code == 200
+    assert "also paused by olu" in text(moved)
+    for part in ('id="run-state"', 'id="run-verbs"', 'id="run-timeline"', 'id="run-pulse"'):
+        assert part in moved.content.decode(), part
+    assert pulse(people.cyd, moved.context["pulse_url"]).status_code == 204
+    assert inline(moved) == []
+
+
+def test_pulse_ends_with_the_run(people: SimpleNamespace, run: Run) -> None:
+    url = browser(people.cyd).get(address(run)).context["pulse_url"]
+    endings.cancel(run.pk, actor=OPERATOR)
+    assert "data-pulse" not in pulse(people.cyd, url).content.decode()
+    assert "data-pulse" not in browser(people.cyd).get(address(run)).content.decode()
+
+
+def test_pulse_keeps_which_steps_are_shown(people: SimpleNamespace, run: Run) -> None:
+    url = browser(people.cyd).get(address(run) + "?gated=1").context["pulse_url"]
+    holds.pause(run.pk, actor=OPERATOR)
+    assert [step.index for step in pulse(people.cyd, url).context["steps"]] == [1]
+
+
+def test_pulse_without_script_leads_to_the_page(people: SimpleNamespace, run: Run) -> None:
+    there = browser(people.cyd).get(address(run, "pulse"))
+    assert (there.status_code, there.headers["Location"]) == (302, address(run))
+
+
+@pytest.mark.parametrize(("name", "status"), [("rea", 200), ("dot", 200), ("eve", 404)])
+def test_pulse_is_for_who_sees_the_run(people: SimpleNamespace, run: Run, name: str, status: int) -> None:
+    assert pulse(getattr(people, name), address(run, "pulse")).status_code == status
+
+
+def test_pulse_of_a_still_run_costs_little(
+    people: SimpleNamespace, run: Run, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    client = browser(people.cyd)
+    url = client.get(address(run)).context["pulse_url"]
+    with django_assert_num_queries(4):  # session, person, groups, run
+        assert client.get(url, headers={"HX-Request": "true"}).status_code == 204
+
+
+# -- All runs of an agent -------------------------------------------------------------------------
+
+
+def sweep(who: User, verb: str, agent: str = "adder") -> Any:
+    return browser(who).post(reverse("runs_sweep", args=[agent, verb]), {"reason": "rates"}, follow=True)
+
+
+def test_sweep_is_for_operators(people: SimpleNamespace) -> None:
+    run = submitted("adder", n=1)
+    for who in (people.cyd, people.rea, people.dot, people.eve, people.root):
+        assert sweep(who, "pause").status_code == 403
+        assert not browser(who).get(reverse("runs") + "?agent=adder").context["all_of"]
+    assert not Hold.objects.filter(run=run).exists()
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [
+        ("pause", "Paused 2 of 2 live runs."),
+        ("stop", "Stopped 2 of 2 live runs."),
+        ("cancel", "Cancelled 2 of 2 live runs"),
+        ("resume", "Lifted 0 pauses"),
+    ],
+)
+def test_sweep_says_how_many(people: SimpleNamespace, verb: str, says: str) -> None:
+    for _ in range(2):
+        submitted("adder", n=1)
+    page = sweep(people.olu, verb)
+    assert (page.status_code, says in text(page)) == (200, True)
+    assert page.redirect_chain == [(reverse("runs") + "?agent=adder", 303)]
+
+
+def test_sweep_offers_its_verbs_for_one_agent(people: SimpleNamespace) -> None:
+    client = browser(people.olu)
+    assert "All live runs of" not in text(client.get(reverse("runs")))
+    assert "All live runs of adder" in text(client.get(reverse("runs") + "?agent=adder"))
+    assert "All live runs of" not in text(client.get(reverse("runs") + "?agent=nobody"))
+
+
+def test_sweep_of_what_nobody_knows(people: SimpleNamespace) -> None:
+    assert sweep(people.olu, "pause", "nobody").status_code == 404
+    assert sweep(people.olu, "destroy").status_code == 404
+    assert bulk.known("adder")

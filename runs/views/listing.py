@@ -1,0 +1,87 @@
+"""The list of runs, by status and agent, newest first; and for operators the verbs on all runs of one agent."""
+
+import uuid
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Prefetch, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from runs import agents, bulk, callers, clock
+from runs.models import Hold, Run
+from runs.states import RunStatus
+from runs.views.standing import waits_for
+
+PAGE = 50
+
+
+@never_cache
+@login_required
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    status, agent = request.GET.get("status", ""), request.GET.get("agent", "")
+    caller = callers.of(request)
+    found = caller.visible(Run.objects.all())
+    if status in RunStatus.values:
+        found = found.filter(status=status)
+    if agent:
+        found = found.filter(agent=agent)
+    rows, page = _page(found, request)
+    for run in rows:
+        run.why = waits_for(run.standing)  # type: ignore[attr-defined]
+    context = {
+        "now": clock.now(),
+        "runs": rows,
+        "status": status,
+        "agent": agent,
+        "statuses": RunStatus.choices,
+        "agents": sorted({made.name for made in agents.all_versions()} | ({agent} if agent else set())),
+        "filtered": bool(status or agent),
+        "all_of": agent if caller.operator and bulk.known(agent) else "",
+        "page": page,
+    }
+    return render(request, "runs/list.html", context)
+
+
+def _page(found: QuerySet[Run], request: HttpRequest) -> tuple[list[Run], dict[str, str | None]]:
+    """One page by keyset: `older` and `newer` name the run it begins after, in either direction."""
+    standing = Prefetch("holds", Hold.objects.open(), to_attr="standing")
+    found = found.defer("input", "result", "error").prefetch_related(standing)
+    newer, older = (_mark(found, request.GET.get(word, "")) for word in ("newer", "older"))
+    if newer:
+        rows = list(_after(found, newer)[: PAGE + 1])[::-1]
+        if len(rows) > PAGE:
+            return rows[1:], {"previous": _to(request, newer=rows[1]), "next": _to(request, older=rows[-1])}
+        older = None  # fewer than a page are newer: that is the first one
+    rows = list(_before(found, older)[: PAGE + 1])
+    following = _to(request, older=rows[PAGE - 1]) if len(rows) > PAGE else None
+    rows = rows[:PAGE]
+    return rows, {"previous": _to(request, newer=rows[0]) if older and rows else None, "next": following}
+
+
+def _mark(found: QuerySet[Run], text: str) -> Run | None:
+    try:
+        return found.prefetch_related(None).filter(pk=uuid.UUID(text)).first() if text else None
+    except ValueError:
+        return None
+
+
+def _before(found: QuerySet[Run], mark: Run | None) -> QuerySet[Run]:
+    if mark is not None:
+        at = mark.created_at
+        found = found.filter(Q(created_at__lt=at) | Q(id__lt=mark.pk), created_at__lte=at)
+    return found.order_by("-created_at", "-id")
+
+
+def _after(found: QuerySet[Run], mark: Run) -> QuerySet[Run]:
+    at = mark.created_at
+    found = found.filter(Q(created_at__gt=at) | Q(id__gt=mark.pk), created_at__gte=at)
+    return found.order_by("created_at", "id")
+
+
+def _to(request: HttpRequest, **marks: Run) -> str:
+    kept = {name: request.GET[name] for name in ("status", "agent") if request.GET.get(name)}
+    return "?" + urlencode({**kept, **{word: str(run.pk) for word, run in marks.items()}})
