@@ -8,6 +8,8 @@ from typing import Any
 
 import structlog
 
+from runs import redaction
+
 _SHARED: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -54,11 +56,21 @@ def _formatter(style: str) -> structlog.stdlib.ProcessorFormatter:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             *(_JSON if style == "json" else _TEXT),
+            _scrub,
         ],
     )
 
 
-_JSON: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+def _scrub(logger: Any, method: str, line: Any) -> str:
+    """The last word on every line, tracebacks included: no secret of this process."""
+    return redaction.scrub(str(line))
+
+
+_JSON: list[Any] = [
+    # Locals would show what is handed to tools, cut off in places where nobody recognises it any more.
+    structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+    structlog.processors.JSONRenderer(),
+]
 _TEXT: list[Any] = [
     structlog.processors.format_exc_info,
     structlog.processors.LogfmtRenderer(
