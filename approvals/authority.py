@@ -71,9 +71,8 @@ class Authority:
 
     def give_back(self, run: Run, step: Step) -> None:
         """The permit stands again as it did, with the time it had."""
-        given = (
-            Permit.objects.filter(pk=step.permit, consumed_at__isnull=False).select_related("request").first()
-        )
+        used = Permit.objects.filter(request__step=step, consumed_at__isnull=False).select_related("request")
+        given = used.filter(pk=step.permit).first() if step.permit else None
         if given is None:
             return
         Permit.objects.filter(pk=given.pk).update(consumed_at=None)

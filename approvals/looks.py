@@ -174,6 +174,20 @@ def differs(told: dict[str, Any], first: dict[str, Any], revision: Revision) -> 
     return not facts.equal(first["value"], told["value"], tolerances.get(told["name"], 0.0))
 
 
+#: Tiers at which a reviewer may go ahead although a material fact could not be read.
+KNOWINGLY = frozenset({"R1", "R2"})
+
+
+def blocks(request: Request, moved_facts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The moved facts that forbid approving: blocking ones, and what could not be read, where the tier does not
+    let a reviewer accept that knowingly."""
+    return [fact for fact in moved_facts if fact["kind"] == "blocking" or _unreadable(fact, request)]
+
+
+def _unreadable(moved_fact: dict[str, Any], request: Request) -> bool:
+    return moved_fact["now"] is None and request.tier not in KNOWINGLY
+
+
 def sentence(moved_fact: dict[str, Any]) -> str:
     """One changed fact in words."""
     title = moved_fact.get("title") or moved_fact["name"]

@@ -31,7 +31,22 @@ def open_or_reopen(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
 
 
 def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
-    judgement: Judgement = asked.verdict.terms
+    facts = [as_fact(r) for r in asked.readings]
+    return open_first(run, hold, step, asked.proposal.arguments, facts=facts, judgement=asked.verdict.terms)
+
+
+def open_first(
+    run: Run,
+    hold: Hold,
+    step: Step,
+    arguments: str,
+    *,
+    facts: list[dict[str, Any]],
+    judgement: Judgement,
+    looked: bool = True,
+    **told: Any,
+) -> Request:
+    """The first request of a call, for an open hold of it. Not `looked`: the facts were seen elsewhere."""
     request = Request.objects.create(
         run=run,
         step=step,
@@ -41,12 +56,11 @@ def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
         group=_group(judgement),
         quorum=judgement.quorum,
         decide_by=hold.expires_at,
-        looked_at=now() if asked.readings else None,
+        looked_at=now() if facts and looked else None,
     )
-    revision = _revision(request, asked.proposal.arguments, [as_fact(r) for r in asked.readings], judgement)
-    journal.write(
-        request, SYSTEM, "opened", revision=1, digest=revision.digest, run=str(run.pk), step=step.index
-    )
+    revision = _revision(request, arguments, facts, judgement)
+    told = {"revision": 1, "digest": revision.digest, "run": str(run.pk), "step": step.index, **told}
+    journal.write(request, SYSTEM, "opened", **told)
     notifications.announce(request, "opened")
     return request
 
@@ -196,6 +210,12 @@ def expire(hold: Hold) -> None:
     """The request's time was up; its hold has been released."""
     for request in Request.objects.filter(hold=hold, state__in=PENDING):
         close(request, RequestState.EXPIRED, why="nobody decided in time")
+
+
+def supersede(hold: Hold, why: str) -> None:
+    """The world settled it; its hold has been released."""
+    for request in Request.objects.filter(hold=hold, state__in=PENDING):
+        close(request, RequestState.SUPERSEDED, why=why)
 
 
 def cancel_all(run: Run, actor: Actor, why: str) -> None:

@@ -2,7 +2,7 @@
 
 A reviewer is an active member of the request's group (or, where it has none, of the fallback group). The
 requester never decides: the owner of the key that started the run and who issued it, whom it acts for, the
-agent's owner; and where the run was started again, who started it first.
+agent's owner; and where the run was started again, who started it first. The same of every run above it.
 """
 
 import re
@@ -17,7 +17,7 @@ from django.contrib.auth.models import Group, User
 from approvals import rights
 from approvals.models import ApiKey, Request, Revision
 from approvals.models.request import RequestQuerySet
-from runs import agents
+from runs import agents, children
 from runs.models import Run
 
 #: From this tier on, whoever edited an action is an author and cannot be its only approver.
@@ -78,7 +78,11 @@ def _is_member(user: Any, request: Request) -> bool:
 
 
 def _excluded(user: Any, request: Request) -> str:
-    run = request.run
+    return next((why for run in children.chain(request.run) if (why := _asks(user, run, request.run))), "")
+
+
+def _asks(user: Any, run: Run, asking: Run) -> str:
+    """Why this person is the requester of what `asking` wants: of it, or of `run` above it."""
     if str(user.pk) in _starters(run):
         return "You started this run, so somebody else decides."
     if _issued(user, run):
@@ -87,7 +91,8 @@ def _excluded(user: Any, request: Request) -> str:
         return "The run acts for you, so somebody else decides."
     made = agents.find(run.agent, run.agent_version)
     if made is not None and _names(user, made.owner):
-        return "You own this agent, so somebody else decides."
+        which = "this agent" if run is asking else f"{run.agent}, which started this run"
+        return f"You own {which}, so somebody else decides."
     return ""
 
 

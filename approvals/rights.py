@@ -4,8 +4,10 @@ The groups' names are settings. Whoever is disabled has no right at all. `identi
 `runs` ask: it knows a submitter's key, a signed-in person, and nobody.
 """
 
+from dataclasses import replace
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
@@ -78,8 +80,17 @@ def identify(request: HttpRequest) -> Caller:
 def _submitter(key: ApiKey) -> Caller:
     owner = str(key.owner_id)
     who = Actor("key", key.prefix, key.name, "api")
+
+    def operates() -> Actor | None:
+        return replace(who, operator=True) if is_operator(key.owner) else None
+
     return Caller(
-        who, owner, False, lambda runs: runs.filter(owner_id=owner), lambda run: run.owner_id == owner
+        who,
+        owner,
+        False,
+        lambda runs: runs.filter(owner_id=owner),
+        lambda run: run.owner_id == owner,
+        operates=operates,
     )
 
 
@@ -95,7 +106,24 @@ def _person(user: User) -> Caller:
     def may_pause(run: Run) -> bool:
         return operator or run.owner_id == owner or _reviews(user, run)
 
-    return Caller(who, owner, operator, visible, may_pause, sees_all=sees_all(user))
+    def operates() -> Actor | None:
+        return who if operator else None
+
+    def has_address(address: str) -> bool:
+        """Theirs, and not one they typed in themselves and never confirmed."""
+        typed = EmailAddress.objects.filter(user=user, email__iexact=address, verified=False)
+        return bool(user.email) and user.email.lower() == address.lower() and not typed.exists()
+
+    return Caller(
+        who,
+        owner,
+        operator,
+        visible,
+        may_pause,
+        sees_all=sees_all(user),
+        operates=operates,
+        has_address=has_address,
+    )
 
 
 def _reviews(user: User, run: Run) -> bool:

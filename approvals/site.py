@@ -28,7 +28,10 @@ MODELS = [
     "Hold",
     "Snapshot",
     "FactReading",
+    "Allowance",
+    "Draw",
     "JournalEntry",
+    "Versions",
     "Queue",
     "Request",
     "Revision",
@@ -93,6 +96,8 @@ def _place(order: list[str], name: str) -> int:
 def _more_of_runs(request: HttpRequest) -> list[dict[str, Any]]:
     """Entries without a model of their own: the ledger is steps with an effect; the queue is RQ's."""
     more = [_entry("Effects", reverse("admin:runs_step_changelist") + "?effect=any")]
+    if rights.sees_all(request.user):
+        more.append(_entry("Versions", reverse("admin:runs_run_versions")))
     if rights.is_operator(request.user):
         more.append(_entry("Queue", reverse("django_rq:home")))
     return more

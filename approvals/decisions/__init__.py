@@ -8,5 +8,6 @@ from approvals.decisions.case import MAX_REASON, Choice, Decided
 from approvals.decisions.deciding import decide
 from approvals.decisions.editing import argument_changes, check_edit
 from approvals.decisions.effect import take_effect
+from approvals.decisions.lapsing import lapse
 
-__all__ = ["MAX_REASON", "Choice", "Decided", "argument_changes", "check_edit", "decide", "take_effect"]
+__all__ = ["MAX_REASON", "Choice", "Decided", "argument_changes", "check_edit", "decide", "lapse", "take_effect"]

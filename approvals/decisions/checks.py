@@ -100,9 +100,10 @@ def _since(case: Case) -> list[dict[str, Any]]:
 
 
 def require_facts(case: Case, readings: list[FactReading]) -> None:
-    """Blocking facts that moved since the proposal forbid approving; material ones must be ticked."""
+    """Blocking facts that moved since the proposal forbid approving; material ones must be ticked, at R1 and R2
+    also those that could not be read."""
     moved = looks.moved(case.request, case.revision, readings)
-    if blocks := [m for m in moved if m["kind"] == "blocking" or m["now"] is None]:
+    if blocks := looks.blocks(case.request, moved):
         raise Stale(
             "Approving isn't possible now: " + "; ".join(looks.sentence(m) for m in blocks), changes=blocks
         )

@@ -11,11 +11,13 @@ from approvals.decisions import checks, editing, effect
 from approvals.decisions.case import DIGEST, NONCE, OTHERS, Case, Choice, Decided
 from approvals.exceptions import ApprovalsError, DigestMissing, NotVisible
 from approvals.models import Decision, Request
+from approvals.policies import Judgement
 from approvals.states import RequestState, Verb
 from runs import holds, journal, lifecycle, values
 from runs.actors import SYSTEM
 from runs.clock import Now, now
 from runs.exceptions import BadValue
+from runs.models import FactReading
 
 
 def decide(ref: str, *, person: User, choice: Choice) -> Decided:
@@ -65,6 +67,7 @@ def _decide(ref: str, person: User, choice: Choice) -> Decided:
     checks.require_digest(case)
     if choice.verb == Verb.APPROVE:
         checks.require_facts(case, readings)
+        _accept_unreadable(case, readings)
     if choice.edit is not None and choice.edit != case.revision.arguments:
         return _edit(case, choice.edit)
     return _record(case)
@@ -116,6 +119,30 @@ def _same(made: Decision, choice: Choice) -> bool:
     if choice.verb == Verb.RESPOND:
         return made.answer == values.canonical(choice.answer)
     return choice.verb != Verb.REJECT or made.reason == choice.reason
+
+
+def _accept_unreadable(case: Case, readings: list[FactReading]) -> None:
+    """What this person knowingly goes ahead without enters the digest as *unreadable*: the next revision."""
+    accepted = [r for r in readings if r.kind == "material" and r.name in case.choice.seen]
+    unread = {r.name: r.problem for r in accepted if r.value is None}
+    facts = [
+        {**fact, "value": None, "problem": unread[fact["name"]]} if fact["name"] in unread else fact
+        for fact in case.revision.facts
+    ]
+    if [fact["value"] for fact in facts] == [fact["value"] for fact in case.revision.facts]:
+        return
+    standing = case.revision
+    case.revision = requests.revise(
+        case.request,
+        arguments=standing.arguments,
+        facts=facts,
+        judgement=Judgement.from_json(standing.judgement),
+        reason="unreadable",
+        author=(standing.author_id, standing.author_name),
+        note=standing.note,
+        actor=case.actor,
+        announce=False,
+    )
 
 
 def _edit(case: Case, arguments: str) -> Decided:

@@ -14,7 +14,7 @@ from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Request, Revision
 from approvals.presentation import digests, oddities, shown
 from approvals.states import RequestKind, RequestState, Verb
-from runs import values
+from runs import children, values
 from runs.models import Step
 
 REASONS = (
@@ -86,6 +86,7 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "consequence": "" if question else shown.consequence(revision.tool, revision.arguments),
         "agent": run.agent,
         "agent_version": run.agent_version,
+        "chain": chain(request),
         "asked_by": run.submitter_name,
         "on_behalf_of": run.on_behalf_of,
         "proposed_at": request.opened_at,
@@ -104,6 +105,12 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "argument_flags": oddities.flags(revision),
         "run_held": run.open_holds > 0,
     }
+
+
+def chain(request: Request) -> str:
+    """`refund-desk › checker`: the agents that led to a child's request, the root first; empty for a root run's."""
+    runs = children.chain(request.run)
+    return " › ".join(" ".join(run.agent.split()) for run in runs) if len(runs) > 1 else ""
 
 
 def state(request: Request, now: datetime) -> str:
@@ -201,6 +208,8 @@ WHY = {
     "edit": ("A reviewer", "edited the arguments and made"),
     "tool": ("Abeyance", "asked again, because the tool itself changed, with"),
     "changed": ("Abeyance", "asked again, because what was approved was not what is stored, with"),
+    "unmade": ("Abeyance", "asked again, because the call was made and did not happen, with"),
+    "unreadable": ("A reviewer", "went on without a fact that could not be read, and made"),
     "role_lost": ("Abeyance", "asked again, because an approver lost the right to decide, with"),
     "again": ("Abeyance", "asked again with"),
 }
@@ -226,11 +235,7 @@ def steps(request: Request) -> tuple[list[Step], int]:
 
 def blocks(request: Request, revision: Revision) -> list[str]:
     """Why approving isn't possible now."""
-    return [
-        looks.sentence(moved)
-        for moved in looks.moved(request, revision)
-        if moved["kind"] == "blocking" or moved["now"] is None
-    ]
+    return [looks.sentence(moved) for moved in looks.blocks(request, looks.moved(request, revision))]
 
 
 def version(request: Request) -> str:

@@ -4,26 +4,68 @@
 to those who may see the request.
 """
 
+from collections.abc import Sequence
+
 from django.http import HttpRequest
 
-from approvals import reviewers
+from approvals import reviewers, rights
+from approvals.models import Decision, Request
 from approvals.presentation import shown
+from approvals.states import PENDING
 from runs.models import Hold, Step
+from runs.views import Event
 
+NAMED = 3
 SAID = {"approve": "Approved", "edit": "Edited and approved", "reject": "Rejected", "respond": "Answered"}
 
 
 def tell(request: HttpRequest, steps: list[Step], held: list[Hold]) -> None:
-    """Sets `headline`, `decided` and `request_url` of steps, and `request_url` of holds. One query."""
+    """Sets `headline`, `decided` and `request_url` of steps, `request_url` of holds and, of the first
+    that is open, `people`: who may decide. Two queries, and those of who may decide."""
     wanted = {step.pk for step in steps} | {hold.step_id for hold in held}
     found = reviewers.visible_to(request.user).filter(step__in=wanted - {None}).distinct()
-    urls = {row.step_id: row.get_absolute_url() for row in found.only("ref", "step")}
+    seen = {row.step_id: row for row in found.select_related("group", "run")}
+    urls = {pk: row.get_absolute_url() for pk, row in seen.items()}
     for step in steps:
         step.headline = shown.headline(step.tool, step.sent)  # type: ignore[attr-defined]
         step.decided = _decided(step)  # type: ignore[attr-defined]
         step.request_url = urls.get(step.pk, "")  # type: ignore[attr-defined]
     for hold in held:
         hold.request_url = urls.get(hold.step_id or 0, "")  # type: ignore[attr-defined]
+    asking = [h for h in held if h.is_open and h.step_id in seen and seen[h.step_id].state in PENDING]
+    for hold in asking[:1]:
+        hold.people = _people(seen[hold.step_id or 0])  # type: ignore[attr-defined]
+
+
+def _people(request: Request) -> str:
+    """`Ana R. or Ben B.`; a larger group by its name, and nobody as such."""
+    if request.group is not None and request.group.user_set.count() > NAMED:
+        return f"somebody of “{request.group.name}”"
+    names = [rights.display_name(person) for person in reviewers.candidates(request)]
+    return " or ".join(names) or "somebody (nobody may at present)"
+
+
+def decisions(request: HttpRequest, steps: Sequence[Step]) -> list[Event]:
+    """What people said of these steps, for those who may see the requests. One query."""
+    theirs = reviewers.visible_to(request.user).filter(step__in=[step.pk for step in steps])
+    made = Decision.objects.filter(request__in=theirs).select_related("request__step", "revision")
+    return [
+        Event(
+            each.made_at,
+            "decided",
+            _said(each),
+            each.person_name,
+            each.door,
+            each.reason,
+            each.request.step.index,
+        )
+        for each in made
+    ]
+
+
+def _said(decision: Decision) -> str:
+    edited = decision.revision.edited and decision.verb == "approve"
+    return SAID.get("edit" if edited else decision.verb, str(decision.verb).capitalize())
 
 
 def _decided(step: Step) -> str:

@@ -11,7 +11,7 @@ from approvals import reviewers
 from approvals.models import Decision, Request, Revision
 from approvals.presentation import lanes
 from approvals.views.page import counted, is_fragment, page, person_of
-from runs import clock, values
+from runs import children, clock, values
 
 Waiting = tuple[Request, Revision, int]  # with how many have approved it
 AT_ONCE = 200
@@ -48,6 +48,7 @@ def _waiting(request: HttpRequest, now: datetime) -> tuple[list[Waiting], int, i
     rows = list(found.select_related("run", "step", "group")[: AT_ONCE + 1])
     hidden = found.count() - AT_ONCE if len(rows) > AT_ONCE else 0
     rows = rows[:AT_ONCE]
+    children.know_chains([row.run for row in rows])
     standing = {r.request_id: r for r in _standing(rows)}
     said = _said(list(standing.values()))
     mine = [

@@ -12,7 +12,7 @@ import uuid
 
 import structlog
 
-from runs import lifecycle
+from runs import lifecycle, versions
 from runs.exceptions import EpochLost, LostRace, NotFound
 from runs.execution.drive import Drive
 from runs.lease import lease
@@ -34,8 +34,10 @@ def drive(run_id: uuid.UUID) -> None:
     started = time.monotonic()
     fence = lifecycle.take(run_id, worker_name())
     if fence is None:
-        if not Run.objects.filter(pk=run_id).exists():
+        run = Run.objects.only("agent", "agent_version", "status", "rings").filter(pk=run_id).first()
+        if run is None:
             raise NotFound(f"no run {run_id}")
+        versions.pass_on(run)
         return
     lease.hold(fence, started)
     try:

@@ -16,12 +16,12 @@ from django.conf import settings
 from runs import clock, credentials, dependencies, effects, gate, invocation, points, snapshots, values
 from runs.exceptions import (
     AncestorHeld,
-    Away,
+    BadEstimate,
     CredentialRefused,
     EpochLost,
     LostRace,
-    NeedsAuthorisation,
     Obstacle,
+    ToolFailed,
     Unavailable,
 )
 from runs.execution.record import Record
@@ -54,8 +54,13 @@ def make(record: Record, proposals: Mapping[int, Proposal]) -> None:
 
 def _advance(record: Record, proposal: Proposal, started: Started) -> bool:
     """Takes one call through the gate and adds it to `started` if it may start. False: a hold or a stop came."""
+    record.seen = False
+    if names := proposal.call.tool.properties.credentials:
+        lease.busy(settings.CREDENTIAL_TIMEOUT * len(names))
     passed = _pass(record, proposal)
     if isinstance(passed, Settled):
+        if proposal.call.tool.builtin:  # a wait that is over at once has its row already
+            record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
         record.settle(proposal, passed.known, effect=passed.effect, decision=passed.decision)
     elif isinstance(passed, Go):
         job = _start(record, proposal, passed)
@@ -102,7 +107,7 @@ def _resolve(record: Record, proposal: Proposal, step: Step) -> gate.Pass:
     if isinstance(found, effects.Adopt):
         return Settled(found.known, effect=effects.state_after(found.known))
     if isinstance(found, effects.Again):
-        return Go(step.sent, step.pk, step.attempt + 1)
+        return gate.go_again(record.fence, proposal, step)
     effects.doubt(record.fence, step.pk, found)
     return Held()
 
@@ -115,28 +120,32 @@ def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
     whose commit says whether a hold came. Held: this call waits. None: a hold or a stop came first."""
     tool = proposal.call.tool
     _fence_oneself()
-    if passed.committed or tool.builtin:
+    if passed.committed:
         record.flush()
-    elif proposal.metered or proposal.ancestors:
+    elif proposal.ancestors or (proposal.metered and not tool.builtin):
         record.flush()
         try:
-            gate.start(record.fence, proposal, attempt=passed.attempt)
+            gate.start(record.fence, proposal, passed.arguments)
         except Obstacle as obstacle:
             held = gate.obstructed(record.fence, proposal, obstacle)
             return None if isinstance(obstacle, AncestorHeld) else held
+        except BadEstimate as error:
+            record.settle(proposal, effects.refused(ToolFailed("BadEstimate", str(error)), tool))
+            return Held()
         record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
     elif not tool.properties.effect:
         record.flush()
     elif not _intend(record, proposal, passed):
         return None
-    if record.open_holds and not tool.properties.effect:
+    if record.open_holds and not _has_intent(proposal):
         return None
     _fence_oneself()
     lease.busy(tool.properties.timeout)
     points.reach("after-intent-before-call")
     key = effects.key(record.fence.run, proposal.index)
     context = ToolContext(record.fence.run, proposal.index, key, passed.attempt, passed.credentials)
-    return Job(proposal.call, passed.arguments, context)
+    needs = (*tool.properties.depends_on, *passed.waited_for)
+    return Job(proposal.call, passed.arguments, context, unsure=passed.unsure, needs=needs)
 
 
 def _fence_oneself() -> None:
@@ -166,6 +175,7 @@ def _intend(record: Record, proposal: Proposal, passed: Go) -> bool:
 
 def _call(record: Record, started: Started) -> None:
     """Makes the calls side by side and records each as it is known."""
+    started = _unless_stopped(record, started)
     if not started:
         return
     by_call = {id(job.call): proposal for proposal, job in started}
@@ -173,16 +183,33 @@ def _call(record: Record, started: Started) -> None:
     def late(job: Job, known: Known) -> None:
         _bring_late(record, job, known)
 
-    began = time.monotonic()
     for job, known in invocation.run_together([job for _, job in started], late):
-        job, known = _retried(record, job, known)
-        job.context.usage["seconds"] = f"{time.monotonic() - began:.6f}"
-        _receive(record, by_call[id(job.call)], job, known)
+        proposal = by_call[id(job.call)]
+        try:
+            job, known = _retried(record, proposal, job, known)
+        except LostRace as stop:
+            gate.put_back(record.fence, proposal, str(stop))
+            continue
+        _receive(record, proposal, job, known)
+
+
+def _unless_stopped(record: Record, started: Started) -> Started:
+    """Calls whose start is no commit (pure ones) begin only if no hold and no stop came since the last one."""
+    if all(_has_intent(proposal) for proposal, _ in started):
+        return started
+    if not record.seen:
+        record.look()
+    return [(p, job) for p, job in started if _has_intent(p)] if record.open_holds else started
+
+
+def _has_intent(proposal: Proposal) -> bool:
+    tool = proposal.call.tool
+    return tool.properties.effect or bool(proposal.ancestors) or (proposal.metered and not tool.builtin)
 
 
 def _bring_late(record: Record, job: Job, known: Known) -> None:
     """What a call brings after its time was up, in its own thread: evidence, if it says anything."""
-    if known.kind == "unknown" or not job.call.tool.properties.effect:
+    if known.kind in ("unknown", "obstructed") or not job.call.tool.properties.effect:
         return
     try:
         record.bring(job, known)
@@ -190,41 +217,74 @@ def _bring_late(record: Record, job: Job, known: Known) -> None:
         log.exception("evidence_lost", run=str(record.fence.run), index=job.context.index)
 
 
-def _retried(record: Record, job: Job, known: Known) -> tuple[Job, Known]:
+def _retried(record: Record, proposal: Proposal, job: Job, known: Known) -> tuple[Job, Known]:
     """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent.
-    The last attempt and what is known of it."""
+    The last attempt and what is known of it. Raises LostRace: something came between two attempts that does not
+    let the next one start, and nothing is under way."""
     tool = job.call.tool
-    if isinstance(known.error, CredentialRefused):
-        job, known = _with_renewed(record, job, known, known.error)
+    job, known = _with_renewed(record, proposal, job, known)
     for attempt in range(1, tool.properties.retries + 1):
         if not _may_retry(tool, known):
             break
         time.sleep(min(effects.backoff(tool, attempt), settings.SLICE))
-        again = gate.intent(record.fence, job.context.index, tool)
-        if tool.properties.effect and not record.boundary("row", again):
-            break
-        job = replace(job, context=replace(job.context, attempt=job.context.attempt + 1))
-        _fence_oneself()
-        lease.busy(tool.properties.timeout)
-        known = invocation.run(job)
+        points.reach("before-retry")
+        unsure = job.unsure or known.kind == "unknown"
+        try:
+            job = replace(_again(record, proposal, job), unsure=unsure)
+        except LostRace:
+            if unsure:  # it may have happened: a doubt, not a call that was never made
+                return job, known
+            raise
+        job, known = _with_renewed(record, proposal, job, invocation.run(job))
     return job, known
 
 
-def _with_renewed(record: Record, job: Job, known: Known, error: CredentialRefused) -> tuple[Job, Known]:
-    """Once more with a renewed credential; what was refused did nothing."""
-    tool = job.call.tool
-    try:
-        given = credentials.renewed(tool.properties.credentials, error, job.context.credentials)
-    except NeedsAuthorisation as needed:
-        return job, replace(known, error=needed)
-    if tool.properties.effect and not record.boundary(
-        "row", gate.intent(record.fence, job.context.index, tool)
-    ):
-        return job, known
-    context = replace(job.context, attempt=job.context.attempt + 1, credentials=given)
-    job = replace(job, context=context)
+def _again(record: Record, proposal: Proposal, job: Job) -> Job:
+    """The next attempt, which starts as the first one did. Raises LostRace, EpochLost."""
+    if not _start_again(record, proposal, job):
+        raise LostRace("a hold or a stop came before the next attempt")
     _fence_oneself()
-    lease.busy(tool.properties.timeout)
+    lease.busy(job.call.tool.properties.timeout)
+    return replace(job, context=replace(job.context, attempt=job.context.attempt + 1))
+
+
+def _start_again(record: Record, proposal: Proposal, job: Job) -> bool:
+    """Whether one more attempt may start. An effect is intended again, and draws once under its key; a pure
+    call draws each time."""
+    if proposal.call.tool.properties.effect:
+        return _intend_again(record, proposal)
+    record.flush()
+    if not proposal.metered or proposal.call.tool.builtin:
+        return gate.free(record.fence, proposal)
+    return gate.draw_again(record.fence, proposal, job)
+
+
+def _intend_again(record: Record, proposal: Proposal) -> bool:
+    """Commits the intent of one more attempt. False: a hold or a stop came, of this run or of one above."""
+    again = gate.intent(record.fence, proposal.index, proposal.call.tool)
+    if proposal.ancestors:
+        record.flush()  # a receipt is kept, whatever comes of the rest
+    try:
+        with gate.below(proposal.ancestors):
+            return record.boundary("row", again)
+    except AncestorHeld:
+        return False
+
+
+def _with_renewed(record: Record, proposal: Proposal, job: Job, known: Known) -> tuple[Job, Known]:
+    """Once more with a renewed credential, if the outside refused one: then this attempt did nothing."""
+    if not isinstance(known.error, CredentialRefused):
+        return job, known
+    names = job.call.tool.properties.credentials
+    lease.busy(credentials.RENEWS_WITHIN + settings.CREDENTIAL_TIMEOUT * (len(names) + 2))
+    try:
+        given = credentials.renewed(names, known.error, job.context.credentials)
+    except Obstacle as needed:
+        return job, replace(known, error=needed)
+    gate.note_not_sent(record.fence, proposal, job.context.attempt, str(known.error))
+    points.reach("after-renewal")
+    job = _again(record, proposal, job)
+    job = replace(job, context=replace(job.context, credentials=given))
     return job, invocation.run(job)
 
 
@@ -245,26 +305,27 @@ def _receive(record: Record, proposal: Proposal, job: Job, known: Known) -> None
         _doubt(record, proposal, known)
         return
     if known.kind == "obstructed":
-        _turn_back(record, proposal, known)
+        _turn_back(record, proposal, job, known)
         return
-    dependencies.succeeded(tool.properties.depends_on)
+    if known.kind in ("returned", "refused"):
+        dependencies.succeeded(job.needs)
+        credentials.succeeded(tool.properties.credentials)
     state = effects.state_after(known) if tool.properties.effect else ""
     record.settle(proposal, known, effect=state, sent=job, usage=job.context.usage)
     if tool.properties.effect and not tool.repeatable:
         record.flush()
 
 
-def _turn_back(record: Record, proposal: Proposal, known: Known) -> None:
-    """Nothing was done outside, and the call waits for what was in its way; the agent sees nothing of it."""
+def _turn_back(record: Record, proposal: Proposal, job: Job, known: Known) -> None:
+    """This attempt did nothing outside, and the call waits for what was in its way; the agent sees nothing of it.
+    Where an earlier attempt may have acted it stays in doubt meanwhile."""
     record.flush()
-    error, look_again_in = known.error, None
-    if isinstance(error, Unavailable):
-        dependencies.failed(error.dependency, str(error))
-        obstacle: Obstacle = Away(error.dependency, f"{error.dependency} is away: {error}")
-        look_again_in = settings.LOOK_AGAIN
+    if isinstance(known.error, Unavailable):
+        obstacle: Obstacle = dependencies.failed(known.error.dependency, str(known.error))
     else:
-        obstacle = credentials.refused(proposal.call.tool.properties.credentials, error)
-    gate.turned_back(record.fence, proposal, obstacle, look_again_in=look_again_in)
+        obstacle = credentials.refused(proposal.call.tool.properties.credentials, known.error)
+    turn = gate.obstructed if job.unsure else gate.turned_back
+    turn(record.fence, proposal, obstacle)
 
 
 def _doubt(record: Record, proposal: Proposal, known: Known) -> None:
@@ -278,7 +339,10 @@ def _doubt(record: Record, proposal: Proposal, known: Known) -> None:
     if isinstance(found, effects.Again):
         wait = effects.backoff(proposal.call.tool, step.attempt)
         found = effects.Doubt(f"no answer: {_short(known)}; it is repeated with the same key", wait)
-    effects.doubt(record.fence, step.pk, found)
+    try:
+        effects.doubt(record.fence, step.pk, found)
+    except LostRace:  # its outcome came while we looked
+        _doubt(record, proposal, known)
 
 
 def _short(known: Known) -> str:

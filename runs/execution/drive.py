@@ -10,9 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 
-from runs import agents, endings, gate, holds, lifecycle, points, queues, recorded, shutdown, snapshots
+from runs import (
+    agents,
+    divergence,
+    endings,
+    gate,
+    lifecycle,
+    points,
+    queues,
+    recorded,
+    redaction,
+    shutdown,
+    snapshots,
+    versions,
+)
 from runs.agents import Agent, RunContext
 from runs.exceptions import BadArguments, BadValue, Diverged, EpochLost, LostRace
 from runs.execution import calls
@@ -22,7 +34,7 @@ from runs.lease import lease
 from runs.lifecycle import Fence
 from runs.models import Run
 from runs.replay import Conversation, Raised, Returned, compare, outcome
-from runs.states import Cause, RunStatus
+from runs.states import RunStatus
 from runs.tools.calls import Call, Outcome, Wanted
 
 
@@ -41,6 +53,8 @@ class Drive:
     def load(cls, fence: Fence) -> "Drive":
         """The run and its steps as rows. `wakes` is read first: what comes later makes parking fail."""
         run = Run.objects.get(pk=fence.run)
+        if run.open_holds and versions.found(fence):
+            run = Run.objects.get(pk=fence.run)
         if (run.epoch, run.token) != (fence.epoch, fence.token):
             raise EpochLost(f"run {fence.run} was taken under epoch {run.epoch}")
         return cls(fence, run, Record(fence, run), run.wakes)
@@ -147,7 +161,7 @@ class Drive:
             self._finish(RunStatus.FAILED, error=recorded.write(said.error, ()))
             return
         try:
-            result = agent.signature.result.write(said.value, comes_back=False)  # nobody reads it back
+            result = redaction.scrub(agent.signature.result.write(said.value, comes_back=False))  # not read back
         except BadValue as error:
             failed = recorded.write(
                 BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ()
@@ -157,7 +171,7 @@ class Drive:
         self._finish(RunStatus.SUCCEEDED, result=result)
 
     def _finish(self, status: RunStatus, *, result: str | None = None, error: str | None = None) -> None:
-        quick = self.run.parent_id is None
+        quick = self.run.parent_id is None and not self.run.metered
         endings.finish(self.fence, status, result=result, error=error, quick=quick)
 
     # -- Standing still ---------------------------------------------------------
@@ -174,8 +188,11 @@ class Drive:
                 gate.wait(self.fence, proposal)
         points.reach("before-park")
         self._check_still_held()
-        lifecycle.park(self.fence, self.wakes)
+        self._stop(self.wakes)
         points.reach("after-park")
+
+    def _stop(self, wakes: int) -> None:
+        lifecycle.park(self.fence, wakes, credentials=self.record.credentials())
 
     def _check_still_held(self) -> None:
         """Holds placed since the load are counted in `wakes` when they are released; one that was released
@@ -202,22 +219,6 @@ class Drive:
         """Holds the whole run, shows both sides, and parks it. Nothing ran. Raises LostRace: load again."""
         points.reach("before-diverged")
         self.record.flush()
-        with transaction.atomic():
-            run = lifecycle.lock_fenced(self.fence)
-            detail = {}
-            if isinstance(difference, Diverged):
-                detail = {
-                    "index": difference.index,
-                    "recorded": difference.recorded,
-                    "asked": difference.asked,
-                }
-            if not run.holds.open().filter(cause=Cause.DIVERGED).exists():
-                holds.place(
-                    run,
-                    cause=Cause.DIVERGED,
-                    actor=self.fence.actor,
-                    why=str(difference)[:4000],
-                    detail=detail,
-                )
-            wakes = run.wakes
-        lifecycle.park(self.fence, wakes)
+        made = agents.find(self.run.agent, self.run.agent_version)
+        wakes = divergence.place(self.fence, difference, made.code_digest if made else "")
+        self._stop(wakes)

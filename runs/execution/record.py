@@ -6,14 +6,14 @@ evidence, which moves nothing.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
 
-from runs import allowance, claims, effects, points, snapshots, statements, values
+from runs import allowance, effects, points, snapshots, statements, values
 from runs.exceptions import EpochLost
 from runs.gate import Proposal
 from runs.invocation import Job, Known
@@ -21,8 +21,8 @@ from runs.lifecycle import Fence
 from runs.models import Run, Step
 from runs.replay import Entry
 from runs.states import StepStatus
+from runs.tools import declared
 
-NOTHING: Mapping[str, Any] = {}
 COLUMNS = (
     "id",
     "index",
@@ -49,11 +49,12 @@ class Pending:
     parameters: dict[str, Any]
     known: Known
     sent: Job | None
-    usage: Mapping[str, Any]
+    usage: Sequence[tuple[str, Any]]
 
 
 class Record:
-    """`open_holds` is what the last commit saw: holds that bind the run, and one more if it is to stop."""
+    """`open_holds` is what the last commit or look saw: holds that bind the run, and one more if it is to stop.
+    `seen`: nothing happened since."""
 
     def __init__(self, fence: Fence, run: Run) -> None:
         self.fence = fence
@@ -61,6 +62,7 @@ class Record:
         self.entries: dict[int, Entry] = {}
         self.load(Step.objects.filter(run=run))
         self.open_holds = run.open_holds
+        self.seen = False
         self.steps_made = 0
         self._pending: Pending | None = None
 
@@ -72,6 +74,11 @@ class Record:
     def settled(self, index: int) -> bool:
         return index in self.entries and self.entries[index].is_settled
 
+    def credentials(self) -> list[str]:
+        """Names of the credentials that what the run called, or wants to call, is given."""
+        known = (declared.get(name) for name in {entry.tool for entry in self.entries.values()})
+        return sorted({name for tool in known if tool for name in tool.properties.credentials})
+
     # -- Settling ------------------------------------------------------------------
 
     def settle(
@@ -82,19 +89,19 @@ class Record:
         effect: str = "",
         decision: dict[str, str] | None = None,
         sent: Job | None = None,
-        usage: Mapping[str, Any] = NOTHING,
+        usage: Sequence[tuple[str, Any]] = (),
     ) -> None:
         """Keeps a receipt for the next commit, and its entry where the agent's next question finds it.
 
         `effect` is the ledger's word; a call without a row (pure, never held) is inserted as settled. `usage` is
-        what the tool said it used, by unit.
+        what the call used, by unit.
         """
         self.flush()
         before = self.entries.get(proposal.index)
         settles = "row" if before or effect else "new"
         entry = self._entry(proposal, known, before, decision)
         receipt = self._receipt(proposal, entry, effect, decision)
-        self._pending = Pending(settles, receipt, known, sent, usage)
+        self._pending = Pending(settles, receipt, known, sent, tuple(usage))
         self.entries[proposal.index] = entry
         self.steps_made += 1
 
@@ -134,7 +141,7 @@ class Record:
             "outcome": entry.status,
             "result": entry.result,
             "effect_after": str(effect),
-            "claim": claims.after(proposal.call.tool, str(effect)),
+            "claim": effects.claim_after(proposal.call.tool, str(effect)),
             "decision": json.dumps(decision) if decision else None,
             "done_tool": entry.tool,
             "done_tool_version": entry.tool_version,
@@ -164,9 +171,17 @@ class Record:
         holds, stopping, _, receipts, intents = row
         if settles and receipts != 1:
             raise AssertionError(f"run {self.fence.run}: a receipt found no step to settle")
-        self.open_holds = holds + int(stopping)
+        self.open_holds, self.seen = holds + int(stopping), True
         points.reach("after-boundary")
         return not starts or intents == 1
+
+    def look(self) -> None:
+        """Sees holds and a stop without a commit. Raises EpochLost."""
+        mine = Run.objects.filter(pk=self.fence.run, status="running", epoch=self.fence.epoch)
+        row = mine.filter(token=self.fence.token).values_list("open_holds", "stop_requested").first()
+        if row is None:
+            raise EpochLost(f"run {self.fence.run} is not under epoch {self.fence.epoch} any more")
+        self.open_holds, self.seen = row[0] + int(row[1] is not None), True
 
     def _commit(
         self, pending: Pending | None, settles: str, starts: str, parameters: dict[str, Any]

@@ -16,8 +16,19 @@ from runs.gate.contract import (
     Verdict,
     register,
 )
-from runs.gate.passing import arrive, come_back
-from runs.gate.placing import intent, obstructed, start, turned_back, wait
+from runs.gate.passing import arrive, come_back, go_again
+from runs.gate.placing import (
+    below,
+    draw_again,
+    free,
+    intent,
+    note_not_sent,
+    obstructed,
+    put_back,
+    start,
+    turned_back,
+    wait,
+)
 
 __all__ = [
     "Asked",
@@ -30,9 +41,15 @@ __all__ = [
     "Settled",
     "Verdict",
     "arrive",
+    "below",
     "come_back",
+    "draw_again",
+    "free",
+    "go_again",
     "intent",
+    "note_not_sent",
     "obstructed",
+    "put_back",
     "register",
     "start",
     "turned_back",

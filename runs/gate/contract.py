@@ -133,7 +133,8 @@ class Go:
     """The call may start: a pure tool at once, an effect with an intent.
 
     `step` is the row's id where there is one (its intent is an update), `arguments` what to send, `attempt`
-    the number of this dispatch. With a permit the intent is already committed (`committed`).
+    the number of this dispatch. With a permit the intent is already committed (`committed`). `unsure`: an earlier
+    dispatch may have acted. `waited_for` are the services it was held for.
     """
 
     arguments: str
@@ -141,6 +142,8 @@ class Go:
     attempt: int = 1
     committed: bool = False
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unsure: bool = False
+    waited_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

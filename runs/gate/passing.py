@@ -13,14 +13,23 @@ from typing import Any
 from django.db import transaction
 
 from runs import allowance, credentials, dependencies, effects, facts, journal, lifecycle
-from runs.exceptions import Denied, Expired, Obstacle, PermitRefused, Rejected, Stale
+from runs.exceptions import (
+    BadEstimate,
+    Denied,
+    Expired,
+    Obstacle,
+    PermitRefused,
+    Rejected,
+    Stale,
+    ToolFailed,
+)
 from runs.facts import Change, Reading
 from runs.gate import placing, waits
 from runs.gate.contract import Asked, Go, Held, Pass, Permit, Proposal, Settled, Verdict, authority
 from runs.lifecycle import Fence
 from runs.models import Hold, Step
 from runs.models.fact import Moment
-from runs.states import Cause, StepStatus
+from runs.states import Cause, EffectState, StepStatus
 from runs.tools.calls import Call
 
 
@@ -35,9 +44,30 @@ def arrive(fence: Fence, proposal: Proposal) -> Pass:
 def come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     """A call that was here before and has no open hold now: what was said of it in between decides."""
     try:
-        return _come_back(fence, proposal, step)
+        return _having_waited(step, _come_back(fence, proposal, step))
     except Obstacle as obstacle:
         return placing.obstructed(fence, proposal, obstacle)
+
+
+def go_again(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+    """A dispatched call of which nobody knows whether it acted, and that may be made again with its key. Where
+    what it needs is not there it stays in doubt until it is."""
+    try:
+        given = _needs(proposal.call)
+    except Obstacle as obstacle:
+        return placing.obstructed(fence, proposal, obstacle)
+    return _having_waited(step, Go(step.sent, step.pk, step.attempt + 1, credentials=given, unsure=True))
+
+
+def _having_waited(step: Step, passed: Pass) -> Pass:
+    """With the services that it was held for, which its tool may not name: that it got through says that they are
+    back. The ledger goes on saying of a call that ends here that an attempt was refused."""
+    if isinstance(passed, Settled) and not passed.effect and step.effect == EffectState.REFUSED:
+        return replace(passed, effect=EffectState.REFUSED)
+    if not isinstance(passed, Go):
+        return passed
+    waited = step.holds.filter(cause=Cause.DEPENDENCY).values_list("subject", flat=True)
+    return replace(passed, waited_for=tuple(sorted(set(waited))))
 
 
 def _arrive(fence: Fence, proposal: Proposal) -> Pass:
@@ -54,17 +84,23 @@ def _arrive(fence: Fence, proposal: Proposal) -> Pass:
 
 
 def _come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+    if known := effects.from_evidence(step):  # it is known after all what came of an earlier attempt
+        return Settled(known, effect=effects.state_after(known))
     last = step.holds.order_by("released_at").last()
     if last is None or step.status == StepStatus.PROPOSED:
         passed = _arrive(fence, proposal)
         if isinstance(passed, Go):
             return replace(passed, step=step.pk, attempt=step.attempt + 1)
         return passed
-    if last.resolution == "expired":
-        return _expired(proposal, last)
-    if last.resolution == "rejected":
-        return _rejected(proposal, last)
+    if no := _refusal(step):
+        return _expired(proposal, no) if no.resolution == "expired" else _rejected(proposal, no)
     return waits.over(proposal, step, last) or _approved(fence, proposal, step)
+
+
+def _refusal(step: Step) -> Hold | None:
+    """The hold that a person or its time ended with a no. It stands, whatever else was released after it."""
+    ended = step.holds.filter(resolution__in=("expired", "rejected"))
+    return ended.order_by("released_at").last()
 
 
 def _go(proposal: Proposal, step: Step | None = None) -> Go:
@@ -76,9 +112,12 @@ def _go(proposal: Proposal, step: Step | None = None) -> Go:
 
 
 def _needs(call: Call[Any]) -> dict[str, str]:
+    """What a call needs at the moment it may start. Raises Away, NeedsAuthorisation."""
     properties = call.tool.properties
-    dependencies.check(properties.depends_on)
-    return credentials.obtain(properties.credentials)
+    on_trial = dependencies.check(properties.depends_on)
+    given = credentials.obtain(properties.credentials)
+    dependencies.try_out(on_trial)
+    return given
 
 
 def look(call: Call[Any], arguments: str) -> list[Reading]:
@@ -142,8 +181,11 @@ def _without_permit(fence: Fence, proposal: Proposal, step: Step) -> Pass:
         return _denied(proposal, verdict)
     if verdict.verdict == "allow" and not step.holds.filter(cause=Cause.APPROVAL).exists():
         return _go(proposal, step)
-    why = "no approval is in force for this call"
-    return _ask_approval(fence, proposal, verdict, why=why, reason="lapsed")
+    why, reason = "no approval is in force for this call", "lapsed"
+    if step.attempt and step.effect == EffectState.REFUSED:
+        why = "The call was made under an approval, and did not happen; it is asked for again."
+        reason = "unmade"
+    return _ask_approval(fence, proposal, verdict, why=why, reason=reason)
 
 
 def _unreadable(readings: Sequence[Reading], decided: dict[str, str | None]) -> list[Reading]:
@@ -196,6 +238,7 @@ def _consume(
     tool = proposal.call.tool
     attempt = step.attempt + 1
     try:
+        want = placing.will_use(proposal, permit.arguments)
         with placing.committing(fence, proposal.ancestors) as run:
             authority().consume(run, step, permit, verdict)
             if readings:
@@ -203,7 +246,10 @@ def _consume(
             placing.intend(fence, proposal, permit)
             told = {"index": step.index, "permit": permit.ref, "digest": permit.digest}
             journal.write(run, fence.actor, "dispatched", **told)
-            allowance.reserve(run, tool, permit.arguments, index=step.index, attempt=attempt)
+            allowance.reserve(run, tool, want, index=step.index)
+    except BadEstimate as error:
+        _revoke(fence, step, str(error))
+        return Settled(effects.refused(ToolFailed("BadEstimate", str(error)), tool))
     except PermitRefused as refused:
         asked = Asked(proposal, verdict, readings, reason=refused.reason)
         placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=refused.why)

@@ -8,12 +8,33 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from runs import allowance, children, effects, facts, holds, journal, lifecycle, statements, values
+from runs import (
+    allowance,
+    children,
+    dependencies,
+    effects,
+    facts,
+    holds,
+    journal,
+    lifecycle,
+    points,
+    statements,
+    values,
+)
 from runs.actors import Actor
-from runs.exceptions import AncestorHeld, Away, LostRace, NeedsAuthorisation, Obstacle, Short
+from runs.exceptions import (
+    AncestorHeld,
+    Away,
+    BadEstimate,
+    LostRace,
+    NeedsAuthorisation,
+    Obstacle,
+    Short,
+)
 from runs.facts import Reading
 from runs.gate.contract import Asked, Held, Permit, Proposal, authority
 from runs.holds import Terms
+from runs.invocation import Job
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
 from runs.models.fact import Moment
@@ -56,8 +77,12 @@ def wait(fence: Fence, proposal: Proposal) -> None:
 
 
 def ask_people(fence: Fence, proposal: Proposal, cause: Cause, asked: Asked, *, why: str) -> Hold:
-    """The step's row (if it has none yet), what was seen, and the hold, in one transaction."""
+    """The step's row (if it has none yet), what was seen, and the hold, in one transaction.
+
+    Raises AncestorHeld, EpochLost.
+    """
     with transaction.atomic():
+        children.share(proposal.ancestors)  # people are not asked for a run that may do nothing
         run = lifecycle.lock_fenced(fence)
         step = row(run, proposal)
         if asked.readings:
@@ -80,21 +105,31 @@ def unreadable(fence: Fence, proposal: Proposal, step: Step, readings: list[Read
     with transaction.atomic():
         run = lifecycle.lock_fenced(fence)
         facts.keep(step, readings, Moment.CALL)
-        why = f"The source “{source}” could not be read. {said}."
-        _place(run, proposal, step, Away(source, why), look_again_in=settings.LOOK_AGAIN)
+        away = Away(source, f"The source “{source}” could not be read. {said}.")
+        away.look_again_in = None if dependencies.is_away(source) else settings.LOOK_AGAIN
+        _place(run, proposal, step, away)
     return Held()
 
 
 def obstructed(fence: Fence, proposal: Proposal, obstacle: Obstacle) -> Held:
-    """The call waits for what stands in its way. Raises EpochLost."""
+    """The call waits for what stands in its way; one that may have acted stays in doubt. Raises EpochLost;
+    LostRace: the run above goes on by now."""
+    points.reach("before-obstacle-hold")
     with transaction.atomic():
+        if isinstance(obstacle, AncestorHeld) and children.held_above(proposal.ancestors) is None:
+            raise LostRace("the run above is free again")
         run = lifecycle.lock_fenced(fence)
         step = row(run, proposal)
+        if step.status == StepStatus.DISPATCHED and step.effect == EffectState.DISPATCHED:
+            step.effect = EffectState.IN_DOUBT
+            Step.objects.filter(pk=step.pk).update(effect=step.effect)
+            told = {"index": step.index, "attempt": step.attempt, "why": obstacle.why}
+            journal.write(run, fence.actor, "in_doubt", **told)
         _place(run, proposal, step, obstacle)
     return Held()
 
 
-def turned_back(fence: Fence, proposal: Proposal, obstacle: Obstacle, *, look_again_in: float | None) -> Held:
+def turned_back(fence: Fence, proposal: Proposal, obstacle: Obstacle) -> Held:
     """A call that met the obstacle outside, where certainly nothing was done: its permit and what it reserved
     are given back, and it waits. Raises EpochLost."""
     with transaction.atomic():
@@ -102,12 +137,54 @@ def turned_back(fence: Fence, proposal: Proposal, obstacle: Obstacle, *, look_ag
         step = row(run, proposal)
         if step.effect:
             Step.objects.filter(pk=step.pk).update(effect=EffectState.REFUSED)
-            if step.permit:
-                authority().give_back(run, step)
+        if step.permit:
+            authority().give_back(run, step)
+            Step.objects.filter(pk=step.pk).update(permit="")
         journal.write(run, fence.actor, "not_sent", index=step.index, attempt=step.attempt, why=obstacle.why)
-        _place(run, proposal, step, obstacle, look_again_in=look_again_in)
-        allowance.settle(run, step.index, {}, unsent=True)
+        _place(run, proposal, step, obstacle)
+        allowance.give_back(run, step.index)
     return Held()
+
+
+def note_not_sent(fence: Fence, proposal: Proposal, attempt: int, why: str) -> None:
+    """Of an attempt that certainly did nothing and is followed by another at once. Raises EpochLost."""
+    with transaction.atomic():
+        run = lifecycle.lock_fenced(fence)
+        journal.write(run, fence.actor, "not_sent", index=proposal.index, attempt=attempt, why=why[:2000])
+
+
+def put_back(fence: Fence, proposal: Proposal, why: str) -> None:
+    """A call that was certainly not made, and may not be tried again while something stops the run: as it was
+    before its start, with its permit. Raises EpochLost."""
+    with transaction.atomic():
+        run = lifecycle.lock_fenced(fence)
+        step = row(run, proposal, status=StepStatus.PROPOSED)
+        waited = StepStatus.HELD if step.holds.exists() else StepStatus.PROPOSED
+        effect = EffectState.REFUSED if step.effect else ""
+        Step.objects.filter(pk=step.pk).update(status=waited, effect=effect)
+        if step.effect and step.permit:
+            authority().give_back(run, step)
+        journal.write(run, fence.actor, "not_sent", index=step.index, attempt=step.attempt, why=why)
+        if proposal.call.tool.properties.effect:
+            allowance.give_back(run, step.index)
+        else:  # a pure call that failed was made
+            allowance.charge(run, step.index)
+
+
+def _look_again_in(obstacle: Obstacle, tries: int) -> float | None:
+    """Seconds: longer each time that a call looks by itself and finds the obstacle still there."""
+    first = obstacle.look_again_in
+    return None if first is None else min(effects.LONGEST_BACKOFF, first * 2.0 ** min(tries, 20))
+
+
+def _waited_before(step: Step, cause: Cause, obstacle: Obstacle) -> Hold | None:
+    """The hold that a call had a moment ago for the same: one wait, with one end, however often it looks. What
+    its owner authorised in between is waited for anew."""
+    last = step.holds.order_by("opened_at", "pk").last()
+    same = last is not None and (last.cause, last.subject) == (cause, obstacle.subject)
+    if last is None or not same or last.resolution != "look_again":
+        return None
+    return last if cause == Cause.DEPENDENCY or "tries" in last.detail else None
 
 
 CAUSES: dict[type[Obstacle], Cause] = {
@@ -118,25 +195,35 @@ CAUSES: dict[type[Obstacle], Cause] = {
 }
 
 
-def _place(
-    run: Run, proposal: Proposal, step: Step, obstacle: Obstacle, *, look_again_in: float | None = None
-) -> None:
+def _place(run: Run, proposal: Proposal, step: Step, obstacle: Obstacle) -> None:
     cause = CAUSES[type(obstacle)]
     above = cause == Cause.ANCESTOR
     if above and Hold.objects.open().filter(run=run, cause=cause).exists():
         return
-    holds.place(
+    before = None if above else _waited_before(step, cause, obstacle)
+    tries = before.detail.get("tries", 0) if before else 0
+    hold = holds.place(
         run,
         cause=cause,
         actor=agent(proposal),
         step=None if above else step,
         why=obstacle.why[:2000],
-        detail=obstacle.detail,
-        subject=obstacle.subject,
-        terms=Terms(look_again_in=look_again_in),
+        detail=obstacle.detail if obstacle.look_again_in is None else {**obstacle.detail, "tries": tries + 1},
+        subject=_subject(run, obstacle),
+        terms=Terms(look_again_in=_look_again_in(obstacle, tries)),
     )
+    if before is not None:
+        ends = {"expires_at": before.expires_at, "overdue_at": before.overdue_at}
+        Hold.objects.filter(pk=hold.pk).update(**ends)
     if above and step.status == StepStatus.HELD and not step.holds.exists():
         Step.objects.filter(pk=step.pk).update(status=StepStatus.PROPOSED)
+
+
+def _subject(run: Run, obstacle: Obstacle) -> str:
+    """What is waited for; a unit of which the run has no allowance gets one, of nothing, to be topped up."""
+    if isinstance(obstacle, Short) and not obstacle.subject:
+        return str(allowance.lacking(run, obstacle.detail["unit"]).pk)
+    return obstacle.subject
 
 
 # -- Starting ------------------------------------------------------------------------
@@ -154,14 +241,57 @@ def committing(fence: Fence, ancestors: Sequence[Any]) -> Iterator[Run]:
         yield run
 
 
-def start(fence: Fence, proposal: Proposal, *, attempt: int) -> Step:
+@contextmanager
+def below(ancestors: Sequence[Any]) -> Iterator[None]:
+    """Around the commit of one more attempt: no run above is held. Raises AncestorHeld."""
+    if not ancestors:
+        yield
+        return
+    with transaction.atomic():
+        children.share(ancestors)
+        yield
+
+
+def free(fence: Fence, proposal: Proposal) -> bool:
+    """Whether a pure call may be tried once more: nothing holds its run or one above. Raises EpochLost."""
+    try:
+        with committing(fence, proposal.ancestors):
+            return True
+    except (AncestorHeld, LostRace):
+        return False
+
+
+def start(fence: Fence, proposal: Proposal, arguments: str) -> Step:
     """Commits the start of an allowed call that draws on an allowance or has runs above it: its row, what it
-    reserves, and the intent of an effect. Raises AncestorHeld, Short, EpochLost, LostRace."""
+    reserves, and the intent of an effect. Raises AncestorHeld, Short, BadEstimate, EpochLost, LostRace."""
+    want = will_use(proposal, arguments)
     with committing(fence, proposal.ancestors) as run:
         step = row(run, proposal, status=StepStatus.PROPOSED)
         intend(fence, proposal, None)
-        allowance.reserve(run, proposal.call.tool, proposal.arguments, index=step.index, attempt=attempt)
+        allowance.reserve(run, proposal.call.tool, want, index=step.index)
     return step
+
+
+def will_use(proposal: Proposal, arguments: str) -> allowance.Want:
+    """What the call will use, asked before the transaction of its start. Raises BadEstimate."""
+    tool = proposal.call.tool
+    if not proposal.metered or tool.builtin:
+        return {}
+    return allowance.wanted(proposal.run, tool, arguments, index=proposal.index)
+
+
+def draw_again(fence: Fence, proposal: Proposal, job: Job) -> bool:
+    """Charges an attempt of a pure call that is to be made again, and reserves for the next. False: that may not
+    start. Raises EpochLost."""
+    try:
+        want = will_use(proposal, job.arguments)
+        with committing(fence, proposal.ancestors) as run:
+            allowance.charge(run, proposal.index, job.context.usage)
+            allowance.reserve(run, proposal.call.tool, want, index=proposal.index)
+    except (AncestorHeld, Short, BadEstimate, LostRace):
+        return False
+    job.context.usage.clear()
+    return True
 
 
 def intend(fence: Fence, proposal: Proposal, permit: Permit | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runs import children, effects, events
-from runs.exceptions import BadValue, Denied
+from runs.exceptions import BadPayload, BadValue, Denied
 from runs.gate import placing
 from runs.gate.contract import Asked, Held, Pass, Proposal, Settled, authority
 from runs.holds import Terms, place
@@ -43,17 +43,13 @@ def _ask(fence: Fence, proposal: Proposal) -> Pass:
 
 def _sleep(fence: Fence, proposal: Proposal) -> Pass:
     seconds = float(_given(proposal)["seconds"])
+    if not seconds:
+        return Settled(Known("returned", "null"))
     with placing.committing(fence, proposal.ancestors) as run:
         step = placing.row(run, proposal)
-        why = "It sleeps until then."
-        place(
-            run,
-            cause=Cause.TIMER,
-            actor=placing.agent(proposal),
-            step=step,
-            why=why,
-            terms=Terms(expires_in=seconds),
-        )
+        terms = Terms(expires_in=seconds)
+        actor = placing.agent(proposal)
+        place(run, cause=Cause.TIMER, actor=actor, step=step, why="It sleeps until then.", terms=terms)
     return Held()
 
 
@@ -73,14 +69,13 @@ def _wait_for(fence: Fence, proposal: Proposal) -> Pass:
                 terms=Terms(expires_in=None if asked["within"] is None else float(asked["within"])),
             )
             return Held()
-    return _fits(proposal, event.payload)
+    return _payload(proposal, event.payload)
 
 
 def _start(fence: Fence, proposal: Proposal) -> Pass:
     asked = _given(proposal)
-    try:
-        children.refuse(asked["agent"], asked["version"], len(proposal.ancestors))
-    except children.CannotStart as error:
+    error = children.refuse(asked["agent"], asked["version"], len(proposal.ancestors))
+    if error is not None:
         return Settled(effects.refused(error, proposal.call.tool))
     with placing.committing(fence, proposal.ancestors) as run:
         step = placing.row(run, proposal)
@@ -107,7 +102,10 @@ def _given(proposal: Proposal) -> dict[str, Any]:
 def _answered(proposal: Proposal, step: Step, hold: Hold) -> Settled:
     said = json.loads(hold.answer or "{}")
     decision = {"verb": "respond", "by": said["by"], "note": ""}
-    return _fits(proposal, json.dumps(said["answer"]), decision)
+    try:
+        return Settled(_fitting(proposal, json.dumps(said["answer"])), decision=decision)
+    except BadValue as error:
+        return Settled(effects.refused(error, proposal.call.tool), decision=decision)
 
 
 def _due(proposal: Proposal, step: Step, hold: Hold) -> Settled:
@@ -115,7 +113,7 @@ def _due(proposal: Proposal, step: Step, hold: Hold) -> Settled:
 
 
 def _told(proposal: Proposal, step: Step, hold: Hold) -> Settled:
-    return _fits(proposal, step.events.get().payload)
+    return _payload(proposal, step.events.get().payload)
 
 
 def _child_ended(proposal: Proposal, step: Step, hold: Hold) -> Settled:
@@ -123,15 +121,24 @@ def _child_ended(proposal: Proposal, step: Step, hold: Hold) -> Settled:
     error = children.failure(hold.child)
     if error is not None:
         return Settled(effects.refused(error, proposal.call.tool))
-    return _fits(proposal, hold.child.result or "null")
-
-
-def _fits(proposal: Proposal, text: str, decision: dict[str, str] | None = None) -> Settled:
-    returns = proposal.call.returns
     try:
-        return Settled(Known("returned", returns.write(returns.read(text))), decision=decision)
+        return Settled(_fitting(proposal, hold.child.result or "null"))
+    except BadValue as problem:
+        return Settled(effects.refused(children.unfit(hold.child, str(problem)), proposal.call.tool))
+
+
+def _payload(proposal: Proposal, payload: str) -> Settled:
+    try:
+        return Settled(_fitting(proposal, payload))
     except BadValue as error:
-        return Settled(effects.refused(error, proposal.call.tool))
+        bad = BadPayload(_given(proposal)["event"], error.path, error.message)
+        return Settled(effects.refused(bad, proposal.call.tool))
+
+
+def _fitting(proposal: Proposal, text: str) -> Known:
+    """What came, as the type the agent named. Raises BadValue."""
+    returns = proposal.call.returns
+    return Known("returned", returns.write(returns.read(text)))
 
 
 _BEGIN: dict[str, Callable[[Fence, Proposal], Pass]] = {

@@ -7,6 +7,7 @@ those of one `together` run side by side in threads and never touch the tables o
 
 from runs.exceptions import (
     AgentError,
+    BadPayload,
     ChildFailed,
     Compensated,
     CredentialRefused,
@@ -27,6 +28,7 @@ from runs.tools.declared import Fact, Tool, ToolContext, fact, get, known, tool
 
 __all__ = [
     "AgentError",
+    "BadPayload",
     "Call",
     "ChildFailed",
     "Compensated",

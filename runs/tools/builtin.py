@@ -15,6 +15,9 @@ from runs.agents import Agent
 from runs.tools.calls import Call, Outcome, Together
 from runs.tools.declared import Properties, Tool, register
 
+LONGEST = 10 * 366 * 86400  # seconds that a run may be asked to wait
+MAX_EVENT_NAME = 100
+
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
@@ -118,6 +121,8 @@ class Waited(Call[T]):
     """A wait for an event; its payload is an instance of `form`."""
 
     def __init__(self, event: str, form: type[T], within: Decimal | None) -> None:
+        if not 1 <= len(event) <= MAX_EVENT_NAME:
+            raise ValueError(f"an event's name has 1 to {MAX_EVENT_NAME} characters, not {len(event)}")
         super().__init__(WAIT_FOR, WAIT_FOR.signature.write(event=event, within=within))
         self.returns = values.of(form)  # type: ignore[arg-type]
 
@@ -132,13 +137,13 @@ class Child(Call[T]):
 
 
 def sleep(duration: timedelta | float) -> Call[None]:
-    """Waits for `duration` (seconds, or a timedelta) without a worker."""
+    """Waits for `duration` (seconds, or a timedelta) without a worker; 0 goes on at once."""
     return Call(SLEEP, SLEEP.signature.write(seconds=_seconds(duration)))
 
 
 def wait_for(event: str, form: type[T], *, within: timedelta | float | None = None) -> Call[T]:
     """Waits for an event told to this run under that name; its payload must fit `form`. One that came before
-    counts. Raises `Expired` in the agent when none comes `within` that time."""
+    counts. Raises `Expired` in the agent when none comes `within` that time, `BadPayload` when it does not fit."""
     return Waited(event, form, None if within is None else _seconds(within))
 
 
@@ -152,6 +157,3 @@ def _seconds(duration: timedelta | float) -> Decimal:
     if not 0 <= seconds <= LONGEST:
         raise ValueError(f"{duration!r} is no time to wait: from 0 to {LONGEST} seconds")
     return Decimal(str(seconds))
-
-
-LONGEST = 10 * 366 * 86400  # seconds that a run may be asked to wait

@@ -6,6 +6,7 @@ arguments; `consequence` says what happens if they approve.
 """
 
 import inspect
+import re
 import string
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ from runs.tools.calls import Call
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
+
+CREDENTIAL = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # it stands in addresses
 
 Interrupt = Literal["finish", "cancel", "detach"]
 Drift = Literal["ask", "replan"]
@@ -38,7 +41,7 @@ class ToolContext:
     idempotency_key: str
     attempt: int
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
-    usage: dict[str, Amount] = field(default_factory=dict, repr=False)
+    usage: list[tuple[str, Amount]] = field(default_factory=list, repr=False)
 
     def credential(self, name: str) -> str:
         """The value of a credential the tool names in `credentials=`, as obtained for this call."""
@@ -49,9 +52,10 @@ class ToolContext:
     def used(self, **amounts: Amount) -> None:
         """Says what the call really used, by unit (`tokens=812`); money as `money_EUR="0.42"`.
 
-        Without it the estimate is charged.
+        Said more than once it adds up; without it the estimate is charged. Steps and seconds are counted anyway.
         """
-        self.usage.update({name.replace("money_", "money:"): value for name, value in amounts.items()})
+        counted = {name: value for name, value in amounts.items() if name not in ("steps", "seconds")}
+        self.usage.extend((name.replace("money_", "money:"), value) for name, value in counted.items())
 
 
 class Fact(Generic[P, V]):
@@ -164,14 +168,26 @@ class Tool(Generic[P, T]):
                 raise TypeError(
                     f"{self.name}: the fact {found.name} needs {sorted(missing)}, no arguments here"
                 )
+        if callable(estimate := self.properties.estimate):
+            if missing := set(inspect.signature(estimate).parameters) - names:
+                raise TypeError(f"{self.name}: estimate= needs {sorted(missing)}, no arguments here")
         for text in (self.headline, self.properties.consequence):
             fields = {f.split(".")[0].split("[")[0] for _, f, _, _ in string.Formatter().parse(text) if f}
             if unknown := fields - names:
                 raise TypeError(f"{self.name}: {text!r} names {sorted(unknown)}, which are no arguments")
         if not self.properties.effect and (self.properties.verify or self.properties.refuses):
             raise TypeError(f"{self.name}: verify= and refuses= are for tools with effect=True")
+        self._refuse_misnamed()
         for word in ("compensate", "release"):
             self._refuse_unfit_undo(word, getattr(self.properties, word))
+
+    def _refuse_misnamed(self) -> None:
+        for name in self.properties.credentials:
+            if not CREDENTIAL.fullmatch(name):
+                raise TypeError(f"{self.name}: {name!r} is no name for a credential")
+        for name in self.properties.depends_on:
+            if not 0 < len(name) <= 100:
+                raise TypeError(f"{self.name}: {name!r} is no name for a dependency")
 
     def _refuse_unfit_undo(self, word: str, undo: "Tool[..., Any] | None") -> None:
         """What undoes a call is given, by name, the call's arguments, its `result` and its `key`."""
@@ -261,7 +277,8 @@ def tool(
     on_interrupt: what *Stop now* does to a call in flight: finish it, cancel it (its process is ended), or
         detach from it (the run goes on without it, its result arrives as evidence).
     on_drift: what comes of changed facts after an approval: ask again, or raise `Stale` in the agent to replan.
-    estimate: what a call will use of the run's allowance, by unit; what it did use, `context.used` says.
+    estimate: what a call will use of the run's allowance, by unit, or a function of some of its arguments by
+        name that says so; 0 where it cannot be told before. What it did use, `context.used` says.
     credentials: names of what `context.credential` gives; obtained before each call, renewed once if refused.
     depends_on: services without which the call does not start.
     compensate: the tool that undoes a call that happened. release: the tool that gives back what was reserved;

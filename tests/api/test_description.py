@@ -51,9 +51,20 @@ def test_description_names_every_address_and_refusal() -> None:
         "POST /api/v1/runs": ["200", "201", "401", "413", "415", "422", "429"],
         "GET /api/v1/runs/{run_id}": ["200", "401", "404", "422"],
         "GET /api/v1/runs/{run_id}/steps": ["200", "401", "404", "422"],
+        "POST /api/v1/runs/{run_id}/events": sorted([*controlled, "201"]),
         "POST /api/v1/runs/{run_id}/pause": controlled,
+        "POST /api/v1/runs/{run_id}/stop": controlled,
         "POST /api/v1/runs/{run_id}/resume": controlled,
+        "POST /api/v1/runs/{run_id}/accept": sorted([*controlled, "403"]),
+        "POST /api/v1/runs/{run_id}/look-again": sorted([*controlled, "403"]),
+        **{
+            f"POST /api/v1/agents/{{agent}}/{verb}": ["200", "401", "403", "404", "413", "415", "422"]
+            for verb in ("pause", "stop", "cancel", "resume")
+        },
+        "POST /api/v1/credentials/{name}/authorised": ["200", "401", "403", "404", "413", "415", "422"],
         "POST /api/v1/runs/{run_id}/cancel": sorted([*controlled, "202"]),
+        "POST /api/v1/runs/{run_id}/steps/{index}/settle": sorted([*controlled, "403"]),
+        "POST /api/v1/runs/{run_id}/compensate": sorted({*controlled, "201", "403"} - {"200"}),
     }
     problems = [
         list(answer["content"])
