@@ -1,5 +1,7 @@
 """Who did something, and through which door: all that `runs` knows of people."""
 
+import getpass
+import os
 from dataclasses import dataclass
 from typing import Self
 
@@ -27,6 +29,15 @@ class Actor:
     @classmethod
     def worker(cls, name: str) -> Self:
         return cls("worker", name, name, "worker")
+
+    @classmethod
+    def command(cls) -> Self:
+        """Whoever stands at the command line."""
+        try:
+            name = getpass.getuser()
+        except (KeyError, OSError):  # an account without a name, as in some containers
+            name = str(os.getuid())
+        return cls("command", name, f"{name} at the command line", "command")
 
 
 SYSTEM = Actor("system", "", "Abeyance", "sweeper")

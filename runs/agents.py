@@ -60,6 +60,10 @@ class Agent(Generic[P, T]):
         except OSError:
             return ""
 
+    @property
+    def builtin(self) -> bool:
+        return self.name.startswith("abeyance.")
+
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
 
@@ -108,11 +112,16 @@ def find(name: str, version: str) -> Agent[..., Any] | None:
 
 def latest(name: str) -> Agent[..., Any]:
     """The version new runs start on: the one registered last. Raises UnknownAgent, naming those there are."""
-    versions = [made for made in _registry.values() if made.name == name]
+    versions = [made for made in offered() if made.name == name]
     if not versions:
-        names = ", ".join(sorted({made.name for made in _registry.values()})) or "none are registered"
+        names = ", ".join(sorted({made.name for made in offered()})) or "none are registered"
         raise UnknownAgent(f"no agent is called {name!r}; there are: {names}")
     return versions[-1]
+
+
+def offered() -> list[Agent[..., Any]]:
+    """All that anybody may start: not those built in, which are started by a verb."""
+    return [made for made in _registry.values() if not made.builtin]
 
 
 def all_versions() -> list[Agent[..., Any]]:

@@ -8,6 +8,8 @@ class RunsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from runs import agents  # models exist only from here on
+        from runs import agents, children, compensation  # models exist only from here on
 
+        assert compensation.undo.builtin  # its import has registered it, in every process
+        children.connect()
         agents.load()

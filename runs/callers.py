@@ -21,7 +21,9 @@ class Caller:
     """`visible` narrows runs to those this caller may see; `own` says whether one is theirs.
 
     `operator` may pause, resume and cancel any run; `may_pause` says whether a reviewer may pause this one;
-    `sees_all` is for the doors that show everything there is.
+    `operates` gives the actor of verbs on what is nobody's own, if a person stands behind this caller who is an
+    operator: them, or a key of theirs, which is a submitter's elsewhere. `sees_all` is for the doors that show
+    everything there is.
     """
 
     actor: Actor
@@ -30,6 +32,8 @@ class Caller:
     visible: Callable[[QuerySet[Run]], QuerySet[Run]]
     may_pause: Callable[[Run], bool]
     sees_all: bool = False
+    operates: Callable[[], Actor | None] = lambda: None
+    has_address: Callable[[str], bool] = lambda address: False  #: whether an e-mail address is this person's
 
     def own(self, run: Run) -> bool:
         return bool(self.owner_id) and run.owner_id == self.owner_id

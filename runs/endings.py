@@ -8,13 +8,13 @@ import uuid
 
 from django.db import transaction
 
-from runs import allowance, claims, holds, journal, lifecycle, signals
+from runs import allowance, claims, holds, journal, lifecycle, signals, stops
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
-from runs.exceptions import LostRace, RunEnded
+from runs.exceptions import EpochLost, LostRace, RunEnded
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
-from runs.states import WAITING, EffectState, RunStatus, Then
+from runs.states import EffectState, RunStatus, Then
 
 
 def end(
@@ -105,7 +105,8 @@ def _end_as_asked(run: Run) -> None:
 
 
 def cancel(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
-    """Ends a run at once, or asks its worker to at the next boundary; nothing new starts after this returns.
+    """Ends a run at once, or, where a call in flight has to be finished, with its receipt; nothing new starts
+    after this returns.
 
     Raises NotFound, RunEnded.
     """
@@ -113,12 +114,37 @@ def cancel(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:
         run = lifecycle.lock(run_id)
         if run.ended:
             raise RunEnded(f"run {run_id} has ended: {run.status}")
-        if run.status == RunStatus.RUNNING:
-            lifecycle.request_stop(run, actor, why=why)
-        else:
+        free = run.status != RunStatus.RUNNING
+        if not free and lifecycle.request_stop(run, actor, why=why):
+            free = stops.interrupt(run, actor, "cancelled")
+        if free:
             end(run, RunStatus.CANCELLED, actor, why=why)
     run.refresh_from_db()
     return run
+
+
+def leave(fence: Fence) -> bool:
+    """Whether a worker need not wait for its calls in flight, all of which may be left: it has lost the run, or
+    a person stopped it, and then it is let go of here, or ended."""
+    run = Run.objects.get(pk=fence.run)
+    if (run.status, run.epoch, run.token) != (RunStatus.RUNNING, fence.epoch, fence.token):
+        return True
+    if not stops.asked(run):
+        return False
+    try:
+        with transaction.atomic():
+            return _leave(lifecycle.lock_fenced(fence), fence.actor)
+    except EpochLost:
+        return True
+
+
+def _leave(run: Run, actor: Actor) -> bool:
+    if not stops.asked(run) or not stops.may_be_left(run):
+        return False
+    lifecycle.interrupt(run, actor, "its calls in flight may be left")
+    if run.stop_requested:
+        _end_as_asked(run)
+    return True
 
 
 def stop_lapsed(run_id: uuid.UUID) -> bool:
@@ -159,7 +185,7 @@ def expire(run_id: uuid.UUID, max_suspended: float) -> bool:
         if run.status != RunStatus.SUSPENDED or run.suspended_at is None:
             return False
         stood = (now() - run.suspended_at).total_seconds()
-        if stood < max_suspended or Hold.objects.open().filter(run=run, cause__in=sorted(WAITING)).exists():
+        if stood < max_suspended or Hold.objects.outlasting().filter(run=run).exists():
             return False
         end(run, RunStatus.EXPIRED, SYSTEM, why=f"suspended for {stood:.0f} s")
     return True

@@ -48,6 +48,12 @@ class LostRace(RunsError):
     code = "lost_race"
 
 
+class EventReused(RunsError):
+    """The event's id was told before, with another name or payload."""
+
+    code = "event_reused"
+
+
 class KeyReused(RunsError):
     """The idempotency key was used before with another body."""
 
@@ -80,6 +86,12 @@ class BadValue(RunsError):
         self.message = message
 
 
+class UnknownAllowance(BadValue):
+    """No shared allowance has that name."""
+
+    code = "unknown_allowance"
+
+
 class BadArguments(RunsError):
     """Arguments that do not fit a schema. `errors` is a list of (JSON pointer, message)."""
 
@@ -96,11 +108,26 @@ class Diverged(RunsError):
 
     code = "diverged"
 
-    def __init__(self, index: int, recorded: str, asked: str) -> None:
-        super().__init__(f"step {index}: the record has {recorded}, the agent now asks for {asked}")
+    def __init__(self, index: int, recorded: str, asked: str, call: Any = None) -> None:
+        """`call` is what the agent asks for, where that is another call; the sentences are cut to be read."""
+        shown = f"{asked[:500]}…" if len(asked) > 500 else asked
+        super().__init__(f"step {index}: the record has {recorded}, the agent now asks for {shown}")
         self.index = index
         self.recorded = recorded
-        self.asked = asked
+        self.asked = shown
+        self.call = call
+
+
+class BadEstimate(RunsError):
+    """A tool cannot say what a call will use: it does not start."""
+
+    code = "bad_estimate"
+
+
+class BadBundle(RunsError):
+    """What is to be imported is no bundle of a run, a newer one, or not as it was written."""
+
+    code = "bad_bundle"
 
 
 class AgentMistake(RunsError):
@@ -113,9 +140,14 @@ class AgentMistake(RunsError):
 
 
 class Obstacle(RunsError):
-    """A call may not start now, and what it waits for has a name (`subject`)."""
+    """A call may not start now, and what it waits for has a name (`subject`).
+
+    `look_again_in`: seconds after which the call tries again by itself, longer each time; None: it waits until
+    somebody says that the obstacle is gone.
+    """
 
     code = "obstacle"
+    look_again_in: float | None = None
 
     def __init__(self, subject: str, why: str, detail: dict[str, Any] | None = None) -> None:
         super().__init__(why)
@@ -247,8 +279,19 @@ class Compensated(AgentError):
         self.why = why
 
 
+class BadPayload(AgentError):
+    """An event came whose payload does not fit the type the agent named. `path` is where, as a JSON pointer."""
+
+    def __init__(self, event: str, path: str, message: str) -> None:
+        super().__init__(event, path, message)
+        self.event = event
+        self.path = path
+        self.message = message
+
+
 class ChildFailed(AgentError):
-    """A child run did not succeed. `run` is its id, `status` how it ended, `kind` and `message` its error's."""
+    """A child run gave no result. `run` is its id and `status` how it ended: failed, cancelled or expired;
+    succeeded, with a result that does not fit; or `not_started`. `kind` and `message` are its error's, or why."""
 
     def __init__(self, run: str, status: str, kind: str = "", message: str = "") -> None:
         super().__init__(run, status, kind, message)

@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import close_old_connections, connections
 
+from runs import redaction
 from runs.exceptions import BadValue
 from runs.models import FactReading, Step
 from runs.models.fact import Moment
@@ -66,7 +67,7 @@ def _observe(
 ) -> None:
     close_old_connections()
     try:
-        reading = _reading(fact, fact.observe(arguments), "")
+        reading = _reading(fact, redaction.scrub(fact.observe(arguments)), "")
     except Exception as error:  # a fact is an author's code: whatever it raises is "unreadable"
         reading = _reading(fact, None, _problem(error))
     finally:
@@ -91,8 +92,7 @@ def _reading(fact: Fact[..., Any], value: str | None, problem: str) -> Reading:
 
 
 def _problem(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}" if not isinstance(error, BadValue) else str(error)
-    return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()[:PROBLEM]
+    return redaction.kept(str(error), PROBLEM) if isinstance(error, BadValue) else redaction.said(error, PROBLEM)
 
 
 def keep(step: Step, readings: Iterable[Reading], moment: Moment) -> uuid.UUID:

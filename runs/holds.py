@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
-from runs import journal, lifecycle, signals, statements
+from runs import journal, lifecycle, redaction, signals, statements
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import HoldClosed, NotFound, RunEnded, WrongState
 from runs.models import Hold, Run, Step
-from runs.states import RUN_SCOPED, Cause, RunStatus, Scope, StepStatus, Then
+from runs.states import RUN_SCOPED, Cause, EffectState, RunStatus, Scope, StepStatus, Then
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Terms:
 
 
 NO_END = Terms()
+WHY, SUBJECT = 8000, 100  # characters that are kept
 
 #: What comes of a hold of each cause whose time is up. Nothing here approves or allows.
 THEN = {
@@ -76,7 +80,9 @@ def place(
     """
     if run.ended:
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
-    hold = _create(run, cause, actor, step, terms, why=why, detail=detail or {}, subject=subject, child=child)
+    why, subject = redaction.kept(why, WHY), redaction.kept(subject, SUBJECT)
+    detail = redaction.scrub_value(detail or {})
+    hold = _create(run, cause, actor, step, terms, why=why, detail=detail, subject=subject, child=child)
     _count(run, step, cause)
     journal.write(
         run, actor, "held", cause=str(cause), index=step.index if step else None, why=why, hold=str(hold.pk)
@@ -115,7 +121,7 @@ def _count(run: Run, step: Step | None, cause: Cause) -> None:
         return
     Run.objects.filter(pk=run.pk).update(changed_at=Now())
     changes: dict[str, Any] = {"open_holds": F("open_holds") + 1}
-    if cause != Cause.IN_DOUBT:
+    if cause != Cause.IN_DOUBT and step.effect != EffectState.IN_DOUBT:
         changes["status"] = StepStatus.HELD
     Step.objects.filter(pk=step.pk).update(**changes)
 
@@ -203,6 +209,7 @@ def overdue(hold_id: uuid.UUID) -> bool:
             return False
         hold = Hold.objects.get(pk=hold_id)
         journal.write(run, SYSTEM, "overdue", hold=str(hold_id), cause=hold.cause)
+        log.warning("hold_overdue", run=str(run.pk), cause=hold.cause, subject=hold.subject, why=hold.why)
         signals.hold_overdue.send(Hold, run=run, hold=hold)
     return True
 
@@ -214,8 +221,28 @@ def set_expiry(run: Run, hold: Hold, expires_at: datetime | None, *, actor: Acto
         journal.write(run, actor, "expiry_set", hold=str(hold.pk), expires_at=told)
 
 
+def let_go(waiting: QuerySet[Hold]) -> int:
+    """Gives holds the times at which they are looked at again: RELEASE_RATE a second, the longest waiting first.
+    How many. One that somebody is working on keeps its own."""
+    with transaction.atomic():
+        rows = list(waiting.select_for_update(of=("self",), skip_locked=True).order_by("opened_at", "pk"))
+        at = now()
+        for place, hold in enumerate(rows):
+            hold.look_again_at = at + timedelta(seconds=place / settings.RELEASE_RATE)
+        Hold.objects.bulk_update(rows, ["look_again_at"], batch_size=500)
+    return len(rows)
+
+
+def hold_back(waiting: QuerySet[Hold]) -> int:
+    """Takes those times away: they wait until somebody lets them go. How many."""
+    with transaction.atomic():
+        dated = waiting.filter(look_again_at__isnull=False)
+        rows = list(dated.select_for_update(of=("self",), skip_locked=True).values_list("pk", flat=True))
+        return Hold.objects.open().filter(pk__in=rows).update(look_again_at=None)
+
+
 def look_again(hold_id: uuid.UUID) -> bool:
-    """Lets the worker look again at a doubt or a dependency. False: closed before."""
+    """Lets the worker look again at a doubt, a dependency or a credential. False: closed before."""
     try:
         release(hold_id, actor=SYSTEM, resolution="look_again")
     except HoldClosed:
@@ -233,14 +260,27 @@ def pause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Hold:
     Raises RunEnded.
     """
     with transaction.atomic():
-        run = lifecycle.lock(run_id)
-        standing = Hold.objects.open().filter(run=run, cause=Cause.PERSON).first()
-        if standing is None:
-            return place(run, cause=Cause.PERSON, actor=actor, why=why)
-        if actor.operator and not standing.by_operator:
-            Hold.objects.filter(pk=standing.pk).update(by_operator=True)
-            journal.write(run, actor, "pause_taken_over", hold=str(standing.pk), why=why)
-        return standing
+        return pause_locked(lifecycle.lock(run_id), actor=actor, why=why)
+
+
+def pause_locked(run: Run, *, actor: Actor, why: str, detail: dict[str, Any] | None = None) -> Hold:
+    """`pause` for those who hold the run's lock already. Raises RunEnded."""
+    standing = Hold.objects.open().filter(run=run, cause=Cause.PERSON).first()
+    if standing is None:
+        return place(run, cause=Cause.PERSON, actor=actor, why=why, detail=detail)
+    if run.ended:
+        raise RunEnded(f"run {run.pk} has ended: {run.status}")
+    if actor.operator and not standing.by_operator:
+        Hold.objects.filter(pk=standing.pk).update(by_operator=True)
+        standing.by_operator = True
+        journal.write(run, actor, "pause_taken_over", hold=str(standing.pk), why=why)
+    return standing
+
+
+def mark(hold: Hold, **words: Any) -> None:
+    """Adds to what an open hold tells of itself; None takes a word away. Its run is locked."""
+    hold.detail = {key: value for key, value in {**hold.detail, **words}.items() if value is not None}
+    Hold.objects.open().filter(pk=hold.pk).update(detail=hold.detail)
 
 
 def unpause(run_id: uuid.UUID, *, actor: Actor, why: str = "") -> Run:

@@ -5,7 +5,9 @@ Tools never touch the tables of runs: a connection they use refuses it. Nothing 
 comes back as a `Known`, and only a receipt, `NotSent` and declared refusals are certain for an effect.
 """
 
+import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +17,7 @@ from typing import Any, Literal
 
 from django.db import close_old_connections, connection, connections
 
-from runs import points, recorded, redaction, timers
+from runs import points, recorded, redaction, timers, values
 from runs.exceptions import (
     BadValue,
     CredentialRefused,
@@ -30,9 +32,11 @@ from runs.tools.declared import Tool, ToolContext
 
 #: returned: a receipt. refused: certainly not done. unsent: the connection was never made. obstructed: nothing
 #: was done, and what is in the way has a name. raised: a pure tool failed. unknown: an effect that may or may
-#: not have happened.
-Kind = Literal["returned", "refused", "unsent", "obstructed", "raised", "unknown"]
+#: not have happened. compensated: it may have happened, and was undone on a person's word.
+Kind = Literal["returned", "refused", "unsent", "obstructed", "raised", "unknown", "compensated"]
 
+#: How a process ends whose calls were cancelled, where it is alone in its group or not.
+CANCELLED = 71
 OBSTRUCTIONS = (Unavailable, CredentialRefused, NeedsAuthorisation)
 
 
@@ -52,16 +56,20 @@ class Job:
     call: Call[Any]
     arguments: str
     context: ToolContext
+    unsure: bool = False  #: an earlier attempt may have acted
+    needs: tuple[str, ...] = ()  #: the services it depends on
 
 
 Late = Callable[[Job, Known], None]
+_under_way: dict[int, str] = {}
+_changing = threading.Lock()
 
 
 def run(job: Job) -> Known:
     """One call in this thread, under its time limit."""
     tool = job.call.tool
     try:
-        with timers.limit(tool.properties.timeout), _no_tables_of_ours():
+        with _counted(job), _timed(job), timers.limit(tool.properties.timeout), _no_tables_of_ours():
             value = _perform(job)
     except timers.OutOfTime:
         return _failed(tool, TimedOut(tool.properties.timeout))
@@ -71,6 +79,45 @@ def run(job: Job) -> Known:
         return _failed(tool, error)
     points.reach("after-call-before-record")
     return _returned(job.call, value)
+
+
+def under_way() -> set[str]:
+    """What the tools whose code runs in this process now say of being interrupted; those of threads that
+    nobody waits for any more too."""
+    with _changing:
+        return set(_under_way.values())
+
+
+def end_process() -> None:
+    """Ends this process, with what its tools started, if all of them may be cancelled. No other call begins
+    between the look and the end."""
+    with _changing:
+        if set(_under_way.values()) != {"cancel"}:
+            return
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(CANCELLED)
+
+
+@contextmanager
+def _timed(job: Job) -> Iterator[None]:
+    """Counts the seconds a call takes among what it uses."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        job.context.usage.append(("seconds", f"{time.monotonic() - began:.6f}"))
+
+
+@contextmanager
+def _counted(job: Job) -> Iterator[None]:
+    with _changing:
+        _under_way[id(job)] = job.call.tool.properties.on_interrupt
+    try:
+        yield
+    finally:
+        with _changing:
+            _under_way.pop(id(job), None)
 
 
 def run_together(jobs: Sequence[Job], late: Late) -> Iterator[tuple[Job, Known]]:
@@ -91,6 +138,7 @@ def run_together(jobs: Sequence[Job], late: Late) -> Iterator[tuple[Job, Known]]
             for place in [p for p, j in waiting.items() if j.call.tool.properties.timeout <= nearest]:
                 if group.give_up(place):
                     job = waiting.pop(place)
+                    job.context.usage.append(("seconds", f"{time.monotonic() - started:.6f}"))
                     yield job, _failed(job.call.tool, TimedOut(job.call.tool.properties.timeout))
             continue
         yield waiting.pop(place), known
@@ -142,17 +190,19 @@ def _perform(job: Job) -> Any:
 def _returned(call: Call[Any], value: Any) -> Known:
     """A result; one that cannot be kept is recorded as the tool's failure: it did return."""
     try:
-        return Known("returned", _scrubbed(call, call.returns.write(value)))
+        return Known("returned", kept(call.returns, value))
     except BadValue as error:
         failed = ToolFailed("BadResult", f"{call.tool.name} returned what cannot be kept: {error}")
         return Known("raised", recorded.write(failed, ()), failed)
 
 
-def _scrubbed(call: Call[Any], text: str) -> str:
-    """A result without secrets. Raises BadValue when it no longer fits its type then."""
+def kept(returns: values.Values, value: Any) -> str:
+    """A result as it is recorded, without secrets. Raises BadValue: it cannot be kept, or does not fit its type
+    any more without them."""
+    text = returns.write(value)
     clean = redaction.scrub(text)
     if clean != text:
-        call.returns.read(clean)
+        returns.read(clean)
     return clean
 
 

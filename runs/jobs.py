@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import close_old_connections
 
-from runs import exceptions, execution
+from runs import children, claims, dependencies, exceptions, execution
 
 logger = logging.getLogger(__name__)
 
@@ -30,5 +30,35 @@ def drive(run_id: str) -> None:
     except Exception:
         logger.exception("The loop failed on run %s", key)
         raise
+    finally:
+        close_old_connections()
+
+
+def probe(name: str) -> None:
+    """Look whether a dependency that is away is back."""
+    close_old_connections()
+    try:
+        dependencies.probe(name)
+    finally:
+        close_old_connections()
+
+
+def cancel_below(run_id: str) -> None:
+    """Cancel what is below a run that ended."""
+    close_old_connections()
+    children.cancel_below(UUID(run_id))
+
+
+def free_below(run_id: str) -> None:
+    """Let what is below a run go on, which is free again."""
+    close_old_connections()
+    children.free_all_below(UUID(run_id))
+
+
+def give_back(step_id: str, tries: str) -> None:
+    """Give back what a run has reserved, if nobody has tried since that many tries."""
+    close_old_connections()
+    try:
+        claims.give_back(int(step_id), int(tries))
     finally:
         close_old_connections()

@@ -12,8 +12,9 @@ from typing import Any
 
 from django.db import connection, models
 
-from runs import values
+from runs import redaction, values
 from runs.actors import Actor
+from runs.models import JournalEntry
 
 #: The time of a statement that journals, as its first CTE.
 CLOCK = "clock AS MATERIALIZED (SELECT abeyance_now() AS at)"
@@ -67,7 +68,7 @@ def parameters(actor: Actor, verb: str, detail: dict[str, Any]) -> dict[str, Any
         "actor_name": actor.name[:200],
         "door": actor.door,
         "verb": verb,
-        "detail": values.canonical(detail),
+        "detail": redaction.scrub(values.canonical(detail)),
     }
 
 
@@ -83,6 +84,27 @@ def write(row: models.Model, actor: Actor, verb: str, /, **detail: Any) -> int:
         cursor.execute(sql, {**parameters(actor, verb, detail), **stream})
         seq: int = cursor.fetchone()[0]
     return seq
+
+
+def adopt(row: models.Model, entries: list[JournalEntry]) -> Break | None:
+    """Takes over a stream that was written elsewhere, as it is; the first thing that is wrong with it, if any.
+    `row` carries its head."""
+    stream: str = row.stream  # type: ignore[attr-defined]
+    strange = next((entry for entry in entries if entry.stream != stream), None)
+    if strange is not None:
+        return Break(stream, strange.seq, f"it is an entry of {strange.stream}")
+    JournalEntry.objects.bulk_create(entries)
+    of_stream = _BROKEN.replace("FROM runs_journalentry", "FROM runs_journalentry WHERE stream = %s")
+    with connection.cursor() as cursor:
+        cursor.execute(of_stream, [stream])
+        found = cursor.fetchone()
+    if found:
+        return Break(stream, found[1], "does not follow from the entry before it")
+    last = max(entries, key=lambda entry: entry.seq, default=None)
+    seq, head = (last.seq, bytes(last.hash)) if last else (0, b"")
+    if (seq, head) != (row.seq, bytes(row.head)):  # type: ignore[attr-defined]
+        return Break(stream, seq, "it is not the end that the run remembers")
+    return None
 
 
 def broken(streams: list[type[models.Model]]) -> Iterator[Break]:

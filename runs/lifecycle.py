@@ -4,9 +4,12 @@ Every transition is one guarded UPDATE, a look at the row count and a journal ro
 queue is rung after commit. A worker's writes carry the fence (epoch and token): an old one moves nothing.
 """
 
+import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -15,10 +18,10 @@ from django.db.models import F
 
 from runs import agents, journal, queues, statements, values
 from runs.actors import SYSTEM, Actor
-from runs.clock import Now
-from runs.exceptions import EpochLost, KeyReused, LostRace, NotFound
-from runs.models import Run
-from runs.models.snapshot import SCHEMA_VERSION
+from runs.clock import Now, now
+from runs.exceptions import EpochLost, KeyReused, LostRace, NotFound, UnknownAllowance
+from runs.models import Allowance, Run
+from runs.models.snapshot import NAMED, SCHEMA_VERSION
 from runs.states import RunStatus, sources
 
 
@@ -40,6 +43,19 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What a run may use of a unit: `hard` None is no limit, 0 is nothing; at `soft` operators are told."""
+
+    unit: str
+    hard: Decimal | None
+    soft: Decimal | None = None
+
+    def as_json(self) -> list[str | None]:
+        marks = (None if mark is None else f"{mark.normalize():f}" for mark in (self.hard, self.soft))
+        return [self.unit, *marks]
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """What a submitter asks for. `arguments` are parsed JSON, by name of the agent's parameters."""
 
@@ -50,16 +66,24 @@ class Submission:
     idempotency_key: str | None = None
     owner_id: str = ""
     again_of: Run | None = None
+    limits: tuple[Limit, ...] = ()
+    draws_on: tuple[str, ...] = ()
+
+    def metering(self) -> dict[str, Any]:
+        """What the run may use, as JSON; empty where nobody said."""
+        said = {"allowance": [limit.as_json() for limit in self.limits], "draws_on": list(self.draws_on)}
+        return {name: value for name, value in said.items() if value}
 
     def digest(self) -> str:
         said = [self.agent, self.arguments, self.labels, self.on_behalf_of]
-        return values.digest(values.canonical(said))
+        metering = self.metering()
+        return values.digest(values.canonical([*said, metering] if metering else said))
 
 
 def submit(asked: Submission, *, actor: Actor) -> tuple[Run, bool]:
     """A new queued run, and True; or the one the same key and body made before, and False.
 
-    Raises UnknownAgent, BadArguments, BadValue, and KeyReused when the key came before with another body.
+    Raises UnknownAgent, BadArguments, BadValue, UnknownAllowance, and KeyReused when the key came before with another body.
     """
     if asked.idempotency_key and (before := _before(asked, actor)):
         return before, False
@@ -68,7 +92,9 @@ def submit(asked: Submission, *, actor: Actor) -> tuple[Run, bool]:
     try:
         with transaction.atomic():
             run = _create(asked, made, text, actor)
-            journal.write(run, actor, "submitted", agent=str(made), on_behalf_of=asked.on_behalf_of)
+            _meter(run, asked)
+            told = {"on_behalf_of": asked.on_behalf_of, **asked.metering()}
+            journal.write(run, actor, "submitted", agent=str(made), **told)
             queues.ring(run.id)
     except IntegrityError:
         if not asked.idempotency_key or (before := _before(asked, actor)) is None:
@@ -103,7 +129,29 @@ def _create(asked: Submission, made: agents.Agent[..., Any], text: str, actor: A
         idempotency_key=asked.idempotency_key or None,
         submission_digest=asked.digest(),
         again_of=asked.again_of,
+        metered=bool(asked.limits or asked.draws_on),
     )
+
+
+def _meter(run: Run, asked: Submission) -> None:
+    """The allowances a new run draws on: its own, and shared ones by name. Raises UnknownAllowance."""
+    for limit in asked.limits:
+        row = Allowance.objects.create(name=run.stream, unit=limit.unit, limit=limit.hard, soft=limit.soft)
+        row.runs.add(run)
+    for place, name in enumerate(asked.draws_on):
+        shared = list(Allowance.objects.shared().filter(name=name))
+        if not shared:
+            raise UnknownAllowance(f"/draws_on/{place}", f"there is no shared allowance {name!r}")
+        run.allowances.add(*shared)
+
+
+def adopt(run: Run) -> None:
+    """A run that comes from another installation: suspended, whatever it was there. Its journal comes with it."""
+    run.status = RunStatus.SUSPENDED
+    run.rings = 0
+    run.rung_at = run.changed_at = now()
+    run.suspended_at = run.suspended_at or run.changed_at
+    run.save(force_insert=True)
 
 
 def lock(run_id: uuid.UUID) -> Run:
@@ -149,9 +197,9 @@ def renew(fence: Fence) -> bool:
     )
 
 
-def park(fence: Fence, wakes: int) -> None:
-    """Running → suspended, with a snapshot. Raises LostRace: a release or a stop came since `wakes` was
-    read, or the epoch is lost; load again."""
+def park(fence: Fence, wakes: int, *, credentials: Sequence[str] = ()) -> None:
+    """Running → suspended, with a snapshot; `credentials` are names for it. Raises LostRace: a release or a stop
+    came since `wakes` was read, or the epoch is lost; load again."""
     with transaction.atomic():
         row = statements.row(
             statements.PARK,
@@ -159,6 +207,8 @@ def park(fence: Fence, wakes: int) -> None:
                 **fence.parameters(),
                 "wakes": wakes,
                 "schema_version": SCHEMA_VERSION,
+                "credentials": json.dumps(credentials[:NAMED]),
+                "named": NAMED,
                 **journal.parameters(fence.actor, "suspended", {}),
             },
         )
@@ -202,6 +252,14 @@ def recover(run_id: uuid.UUID) -> bool:
         if again == 1:
             queues.ring(run.pk)
     return True
+
+
+def interrupt(run: Run, actor: Actor, why: str) -> None:
+    """Running → queued with the epoch raised, because somebody stopped it and no call in flight has to be
+    finished: the worker that had it moves nothing any more. `run` is locked and running."""
+    _requeue(run, actor, "interrupted", why)
+    run.refresh_from_db()
+    queues.ring(run.pk)
 
 
 def _requeue(run: Run, actor: Actor, verb: str, why: str, *, recoveries: int = 0, rings: int = 0) -> None:
@@ -268,6 +326,11 @@ def request_stop(run: Run, actor: Actor, *, why: str) -> bool:
     if moved:
         journal.write(run, actor, "stop_requested", why=why)
     return bool(moved)
+
+
+def ring_sooner(run_id: uuid.UUID, *, rings: int = 0) -> None:
+    """The next ring of a queued run does not wait longer than after so many."""
+    Run.objects.filter(pk=run_id, status=RunStatus.QUEUED, rings__gt=rings).update(rings=rings)
 
 
 def rung(run_id: uuid.UUID, rings: int) -> bool:

@@ -6,6 +6,7 @@ log and never an error of the caller, nor a long wait: after a time-out nobody t
 The only importer of django_rq.
 """
 
+import json
 import logging
 import time
 from functools import cache
@@ -16,11 +17,12 @@ import redis
 from django.db import transaction
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from rq import Queue
+from rq import Queue, worker_registration
 
 NAME = "default"
 ANSWER_WITHIN = 0.5  # seconds a caller's command may take
 DEAF_FOR = 1.0  # seconds without further tries after a time-out
+HAS = "has"  # the field of a worker's hash that says which versions it has
 KEEP_FAILURES = 3600  # seconds a failed job is shown on the dashboard
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,29 @@ def length() -> int:
     except redis.RedisError as error:
         _missed(error, "its length is unknown")
         return -1
+
+
+def fleet() -> list[dict[str, str]] | None:
+    """What each live worker has: the digest of the code by version (`agent@2`). None: nobody can say, because
+    the queue does not answer, or a worker does not tell."""
+    if time.monotonic() < _deaf_until:
+        return None
+    try:
+        return _told(_bell())
+    except redis.RedisError as error:
+        _missed(error, "which versions the workers have is unknown")
+        return None
+
+
+def _told(bell: Queue) -> list[dict[str, str]] | None:
+    keys = sorted(worker_registration.get_keys(queue=bell))
+    with bell.connection.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.hmget(key, "birth", HAS)
+        found = [(birth, has) for birth, has in pipeline.execute() if birth is not None]  # else it has died
+    if any(has is None for _, has in found):
+        return None
+    return [json.loads(has) for _, has in found]
 
 
 def connect(*, answer_within: float, retry: Retry) -> Queue:

@@ -18,10 +18,12 @@ def write(error: BaseException, declared: Sequence[type[Exception]]) -> str:
     """Canonical JSON `{"type", "args"}` of an error."""
     if isinstance(error, AgentError) or type(error) in declared:
         try:
-            text = redaction.scrub(values.canonical({"type": _name(type(error)), "args": list(error.args)}))
+            text = values.canonical({"type": _name(type(error)), "args": list(error.args)})
             rebuilt = read(text, declared)
             if type(rebuilt) is type(error) and rebuilt.args == error.args:
-                return text
+                clean = redaction.scrub(text)
+                read(clean, declared)
+                return clean
         except Exception:  # its class is an author's, and cannot be rebuilt from `args`
             return _as_failure(error)
     return _as_failure(error)

@@ -82,7 +82,7 @@ class Conversation:
             return Raised(
                 AgentMistake(
                     f"the agent awaited {type(wanted).__name__}; it can await calls of tools, `together`,"
-                    " `outcomes`, `ask` and `remember`. Put anything else into a tool."
+                    " `outcomes`, `ask`, `remember`, `sleep`, `wait_for` and `start`. Put anything else into a tool."
                 )
             )
         return wanted
@@ -102,7 +102,7 @@ def compare(index: int, call: Call[Any], entry: Entry) -> None:
     digest = values.digest(call.arguments)
     if call.tool.name != entry.tool or digest not in (entry.digest, entry.accepted_digest):
         raise Diverged(
-            index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}"
+            index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}", call
         )
 
 

@@ -8,18 +8,20 @@ Times are ISO 8601 in UTC with a Z; a run's `version` rises whenever anything in
 import json
 import uuid
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from django.db.models import Prefetch, QuerySet
 from django.urls import reverse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
+from runs import allowance, stops
 from runs.agents import Agent
-from runs.models import Hold, Run, Step
+from runs.models import Allowance, Hold, Run, Step
 from runs.states import Cause, EffectState, RunStatus, StepStatus
 
 MAX_WAIT = 60.0
 PAGE, MAX_PAGE = 50, 100
+CHILDREN = 100  # ids of children that a run's answer names
 
 # -- In ------------------------------------------------------------------------------
 
@@ -43,11 +45,54 @@ class Submit(Body):
     on_behalf_of: Annotated[
         str, Field(max_length=200, description="Whom it acts for; they never decide its requests.")
     ] = ""
+    allowance: Annotated[
+        dict[str, Any],
+        Field(
+            max_length=20,
+            description="What it may use, by unit (steps, seconds, tokens, money:EUR, your own): an amount, null for"
+            " no limit, or an object of `limit` and `soft`, the mark at which operators are told.",
+            examples=[{"steps": 100, "money:EUR": {"limit": "12.50", "soft": "10"}, "tokens": None}],
+        ),
+    ] = {}
+    draws_on: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]],
+        Field(max_length=20, description="Names of shared allowances that it draws on as well."),
+    ] = []
 
 
 class Reason(Body):
     """Why a run is paused, resumed or cancelled."""
 
+    reason: Annotated[str, Field(max_length=4000, description="Kept in the run's history.")] = ""
+
+
+class TellEvent(Body):
+    """Something that happened, for a run that waits for it or will."""
+
+    id: Annotated[
+        str, Field(min_length=1, max_length=200, description="Your own; the same one again counts once.")
+    ]
+    name: Annotated[str, Field(min_length=1, max_length=100, description="The name the agent waits for.")]
+    payload: Annotated[Any, Field(description="What the agent gets; it must fit the type it waits for.")]
+
+
+class Settle(Body):
+    """What an operator says of an effect in doubt."""
+
+    answer: Annotated[
+        Literal["happened", "did_not_happen", "compensate"],
+        Field(description="The last two not before the call can certainly not act any more."),
+    ]
+    result: Annotated[Any, Field(description="What the tool would have returned; only with `happened`.")] = None
+    reason: Annotated[str, Field(max_length=4000, description="How you know. Required, and kept.")]
+
+
+class Compensate(Body):
+    """What of an ended run is to be undone."""
+
+    steps: Annotated[
+        list[int] | None, Field(max_length=1000, description="Indexes of steps; without it all that can be.")
+    ] = None
     reason: Annotated[str, Field(max_length=4000, description="Kept in the run's history.")] = ""
 
 
@@ -134,6 +179,7 @@ class ListedRun(BaseModel):
     agent_version: str
     status: RunStatus
     stopping: Annotated[bool, Field(description="A cancel was asked for; a call in flight is finished.")]
+    pausing: Annotated[bool, Field(description="A pause was asked for; a call in flight is finished.")]
     labels: dict[str, str]
     on_behalf_of: str
     version: Annotated[str, Field(description="An integer as text; rises whenever the run moves.")]
@@ -145,10 +191,46 @@ class ListedRun(BaseModel):
     links: dict[str, str]
 
 
+class ShownEvent(BaseModel):
+    """An event as it was told."""
+
+    id: str
+    name: str
+    told_at: datetime
+
+
+class Swept(BaseModel):
+    """What came of a verb on all live runs of an agent."""
+
+    runs: Annotated[int, Field(description="How many live runs there were.")]
+    changed: Annotated[int, Field(description="In how many of them this changed something.")]
+
+
+class ShownAllowance(BaseModel):
+    """What a run may use of a unit, and has used. Amounts are decimals as text."""
+
+    unit: str
+    shared: Annotated[str | None, Field(description="Name of the allowance that other runs draw on too.")]
+    limit: Annotated[str | None, Field(description="Null: no limit.")]
+    soft: Annotated[str | None, Field(description="At so much operators are told.")]
+    used: str
+    reserved: Annotated[str, Field(description="By calls under way.")]
+    remaining: Annotated[str | None, Field(description="What may still be reserved, never below 0.")]
+
+
 class ShownRun(ListedRun):
     """A run with what went in and what came out."""
 
+    parent: Annotated[uuid.UUID | None, Field(description="The run that started it.")]
+    ancestors: Annotated[list[uuid.UUID], Field(description="The runs above it, the first one first.")]
+    children: Annotated[
+        list[uuid.UUID], Field(description=f"The runs it started, oldest first; at most {CHILDREN}.")
+    ]
+    in_flight: Annotated[
+        list[int], Field(description="While it is pausing or stopping: the steps that are finished first.")
+    ]
     input: dict[str, Any]
+    allowance: list[ShownAllowance]
     result: Annotated[Any, Field(description="What the agent returned; null until it succeeded.")]
     error: Failure | None
 
@@ -212,7 +294,8 @@ class AgentsList(BaseModel):
 
 
 def version(run: Run) -> int:
-    """Rises with every journal entry and every settled step, so with everything a run's answer shows."""
+    """Rises with every journal entry and every settled step, so with everything a run's answer shows but what
+    is left of an allowance, on which others draw too."""
     return run.seq + run.position
 
 
@@ -232,7 +315,12 @@ def shown(run: Run) -> ShownRun:
     """`run` comes from `with_holds`."""
     return ShownRun(
         **_listed(run),
+        parent=run.parent_id,
+        ancestors=run.ancestors,
+        children=list(_children(run)),
+        in_flight=_in_flight(run),
         input=json.loads(run.input),
+        allowance=[_allowance(row) for row in run.allowances.all()] if run.metered else [],
         result=None if run.result is None else json.loads(run.result),
         error=_failure(run.error),
     )
@@ -245,6 +333,7 @@ def _listed(run: Run) -> dict[str, Any]:
         "agent_version": run.agent_version,
         "status": run.status,
         "stopping": run.stop_requested is not None and not run.ended,
+        "pausing": _pausing(run),
         "labels": run.labels,
         "on_behalf_of": run.on_behalf_of,
         "version": str(version(run)),
@@ -257,8 +346,24 @@ def _listed(run: Run) -> dict[str, Any]:
     }
 
 
+def _children(run: Run) -> QuerySet[Run, uuid.UUID]:
+    found = Run.objects.filter(parent=run).order_by("created_at", "id")
+    return found.values_list("pk", flat=True)[:CHILDREN]
+
+
+def _pausing(run: Run) -> bool:
+    paused = any(hold.cause == Cause.PERSON for hold in getattr(run, "standing"))  # noqa: B009
+    return paused and run.status == RunStatus.RUNNING and run.stop_requested is None
+
+
+def _in_flight(run: Run) -> list[int]:
+    """Only while nothing new starts, so that it changes with the run's `version` and not without it."""
+    waits = _pausing(run) or (run.stop_requested is not None and not run.ended)
+    return [step.index for step in stops.in_flight(run)] if waits else []
+
+
 def _links(run: Run) -> dict[str, str]:
-    names = {"self": "run", "steps": "steps", "pause": "pause", "resume": "resume", "cancel": "cancel"}
+    names = {"self": "run"} | {verb: verb for verb in ("steps", "events", "pause", "stop", "resume", "cancel")}
     return {name: reverse(f"api:{route}", args=[run.id]) for name, route in names.items()}
 
 
@@ -272,6 +377,12 @@ def _waiting(hold: Hold) -> WaitingFor:
         since=hold.opened_at,
         until=hold.expires_at,
     )
+
+
+def _allowance(row: Allowance) -> ShownAllowance:
+    marks = {name: getattr(row, name) for name in ("limit", "soft", "used", "reserved", "remaining")}
+    told = {name: None if mark is None else allowance.plain(mark) for name, mark in marks.items()}
+    return ShownAllowance(unit=row.unit, shared=row.name if row.shared else None, **told)
 
 
 def _failure(text: str | None) -> Failure | None:

@@ -58,14 +58,24 @@ _INTENT = f""", intent AS (
     'dispatched', %(key)s, 1, '', '', '[]', fence.at, fence.at + make_interval(secs => %(acts_for)s)
   FROM fence WHERE {_GO} RETURNING 1)"""
 
-_AGAIN = """, intent AS (
+# A late result of an earlier attempt says what came of the call: it is adopted, and nothing is dispatched again.
+_OWN = "'key', key, 'digest', coalesce(nullif(executed_digest, ''), arguments_digest)"
+_NOT_KNOWN = (
+    "(evidence = '[]' OR NOT ("
+    f"evidence @> jsonb_build_array(jsonb_build_object({_OWN}, 'happened', true))"
+    f" OR evidence @> jsonb_build_array(jsonb_build_object({_OWN}, 'attempt', attempt))))"
+)
+
+_AGAIN = f""", intent AS (
   UPDATE runs_step SET status = 'dispatched', effect = 'dispatched', key = %(key)s, attempt = attempt + 1,
-    dispatched_at = (SELECT at FROM clock), executed = coalesce(%(executed)s, executed),
-    executed_digest = coalesce(%(executed_digest)s, executed_digest),
+    dispatched_at = (SELECT at FROM clock),
+    executed = CASE WHEN %(permit)s::text IS NULL THEN executed ELSE %(executed)s END,
+    executed_digest = CASE WHEN %(permit)s::text IS NULL THEN executed_digest
+      ELSE coalesce(%(executed_digest)s, '') END,
     permit = coalesce(%(permit)s, permit), decision = coalesce(%(decision_now)s::jsonb, decision),
     may_act_until = (SELECT at FROM clock) + make_interval(secs => %(acts_for)s)
   WHERE run_id = %(run)s AND index = %(index)s AND status IN ('proposed', 'held', 'dispatched')
-    AND open_holds = 0
+    AND open_holds = 0 AND {_NOT_KNOWN}
     AND EXISTS (SELECT FROM fence WHERE open_holds = 0 AND NOT stopping) RETURNING 1)"""
 
 _NOTHING = ", {} AS (SELECT 1 WHERE false)"
@@ -94,20 +104,30 @@ WITH {journal.CLOCK}, stream AS (
   UPDATE runs_run SET status = 'suspended', lease_until = NULL, token = NULL, suspended_at = clock.at,
     snapshots_taken = snapshots_taken + 1, changed_at = clock.at, {_ADVANCE}
   FROM clock WHERE {_FENCE} AND wakes = %(wakes)s AND stop_requested IS NULL
-  {_RETURNING}, snapshots_taken, epoch, position, record, agent, agent_version, code_digest),
+  {_RETURNING}, snapshots_taken, epoch, position, record, agent, agent_version, code_digest, metered),
 entry AS ({journal.APPEND})
 INSERT INTO runs_snapshot (run_id, number, schema_version, taken_at, epoch, steps, record, attempted, effects,
-  effects_digest, agent, agent_version, code_digest, why)
+  effects_digest, claims, used, credentials, agent, agent_version, code_digest, open_holds, why)
 SELECT %(run)s, s.snapshots_taken, %(schema_version)s, s.at, s.epoch, s.position, s.record,
-  (SELECT count(*) FROM runs_step WHERE run_id = %(run)s), ledger.count, ledger.digest,
-  s.agent, s.agent_version, s.code_digest,
-  (SELECT coalesce(jsonb_agg(jsonb_build_object('cause', h.cause, 'scope', h.scope, 'why', h.why,
-     'index', (SELECT index FROM runs_step WHERE id = h.step_id)) ORDER BY h.opened_at), '[]')
-   FROM runs_hold h WHERE h.run_id = %(run)s AND h.released_at IS NULL)
+  (SELECT count(*) FROM runs_step WHERE run_id = %(run)s), ledger.count, ledger.digest, ledger.claims,
+  CASE WHEN s.metered THEN
+    (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.name, 'unit', a.unit, 'used', trim_scale(a.used)::text,
+       'reserved', trim_scale(a.reserved)::text)), '[]') FROM (
+       SELECT one.* FROM runs_allowance_runs r, LATERAL (
+         SELECT name, unit, used, reserved FROM runs_allowance WHERE id = r.allowance_id OFFSET 0) one
+       WHERE r.run_id = %(run)s ORDER BY r.allowance_id LIMIT %(named)s) a)
+    ELSE '[]' END, %(credentials)s::jsonb,
+  s.agent, s.agent_version, s.code_digest, held.count, held.first
 FROM stream s, LATERAL (
   SELECT count(*) FILTER (WHERE effect = 'confirmed') AS count,
+    count(*) FILTER (WHERE claim NOT IN ('', 'given_back')) AS claims,
     encode(sha256(convert_to(coalesce(string_agg(key || effect, ',' ORDER BY index), ''), 'UTF8')), 'hex') AS digest
-  FROM runs_step WHERE run_id = %(run)s AND effect <> '') ledger
+  FROM runs_step WHERE run_id = %(run)s AND effect <> '') ledger, LATERAL (
+  SELECT coalesce(max(h.count), 0) AS count, coalesce(jsonb_agg(jsonb_build_object('cause', h.cause,
+      'scope', h.scope, 'why', left(h.why, 300),
+      'index', (SELECT index FROM runs_step WHERE id = h.step_id)) ORDER BY h.opened_at), '[]') AS first
+  FROM (SELECT cause, scope, why, step_id, opened_at, count(*) OVER () AS count FROM runs_hold
+    WHERE run_id = %(run)s AND released_at IS NULL ORDER BY opened_at LIMIT %(named)s) h) held
 RETURNING number
 """
 

@@ -64,10 +64,13 @@ class Then(TextChoices):
 
 
 class ClaimState(TextChoices):
-    """Something a run has reserved outside. Owed: its run has ended, and it is not given back yet."""
+    """Something a run has reserved outside. Owed: its run has ended, and it is not given back yet. Stuck: nobody
+    can tell whether it was given back; a person looks."""
 
     HELD = "held"
     OWED = "owed"
+    GIVING = "giving", "being given back"
+    STUCK = "stuck"
     GIVEN_BACK = "given_back"
 
 

@@ -18,10 +18,24 @@ from django.conf import settings
 from django.db import close_old_connections, transaction
 from django.db.models import Exists, OuterRef
 
-from runs import allowance, children, clock, dependencies, endings, holds, lifecycle, queues
+from runs import (
+    allowance,
+    children,
+    claims,
+    clock,
+    compensation,
+    credentials,
+    dependencies,
+    divergence,
+    endings,
+    holds,
+    lifecycle,
+    queues,
+    versions,
+)
 from runs.actors import SYSTEM
-from runs.models import Dependency, Hold, Run
-from runs.states import ENDED, WAITING, Cause, RunStatus
+from runs.models import Dependency, Hold, Run, Step
+from runs.states import ENDED, Cause, ClaimState, RunStatus
 
 log = structlog.get_logger(__name__)
 
@@ -96,7 +110,8 @@ def _unrung(now: datetime) -> list[tuple[Any, int]]:
     waiting = queues.length()
     if not 0 <= waiting <= QUEUE_FULL:  # -1: it does not answer, and ringing is of no use
         return []
-    due = Run.objects.unrung(now - timedelta(seconds=settings.SWEEP_EVERY)).order_by("rung_at")[:AT_ONCE]
+    rung = Run.objects.unrung(now - timedelta(seconds=settings.SWEEP_EVERY))
+    due = versions.unheld(rung).order_by("rung_at")[:AT_ONCE]
     found = due.values_list("pk", "rings", "recoveries", "rung_at")
     return [
         (pk, rings)
@@ -149,15 +164,12 @@ def _to_look_at(now: datetime) -> Iterable[Any]:
 
 
 def _children_ended(now: datetime) -> Iterable[Any]:
-    return (
-        Hold.objects.open()
-        .filter(cause=Cause.CHILD, child__status__in=sorted(ENDED))
-        .values_list("pk", flat=True)
-    )
+    ended = Hold.objects.open().filter(cause=Cause.CHILD, child__status__in=sorted(ENDED))
+    return ended.values_list("pk", flat=True)[:AT_ONCE]
 
 
 def _held_below(now: datetime) -> Iterable[Any]:
-    return Hold.objects.open().filter(cause=Cause.ANCESTOR).values_list("pk", flat=True)[:AT_ONCE]
+    return Hold.objects.free_above().values_list("pk", flat=True)[:AT_ONCE]
 
 
 def _orphans(now: datetime) -> Iterable[Any]:
@@ -170,6 +182,16 @@ def _waited_for(now: datetime) -> Iterable[Any]:
     return {int(subject) for subject in waiting.values_list("subject", flat=True)}
 
 
+def _unowed(now: datetime) -> Iterable[Any]:
+    """Runs that ended the short way, or whose effect was settled afterwards, and hold something still."""
+    held = Step.objects.filter(claim=ClaimState.HELD, run__status__in=sorted(ENDED))
+    return held.values_list("run", flat=True).distinct()[:AT_ONCE]
+
+
+def _claims_due(now: datetime) -> Iterable[Any]:
+    return Step.objects.claims_due(now).values_list("pk", flat=True)[:AT_ONCE]
+
+
 def _to_probe(now: datetime) -> Iterable[Any]:
     return Dependency.objects.to_probe(now).values_list("pk", flat=True)
 
@@ -178,13 +200,16 @@ def _long_suspended(now: datetime) -> Iterable[Any]:
     limit = now - timedelta(seconds=settings.MAX_SUSPENDED)
     due = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=limit)
     # Not exclude(): over a relation its two conditions may be met by two different holds.
-    waits = Hold.objects.open().filter(run=OuterRef("pk"), cause__in=sorted(WAITING))
+    waits = Hold.objects.outlasting().filter(run=OuterRef("pk"))
     return due.filter(~Exists(waits)).values_list("pk", flat=True)[:AT_ONCE]
 
 
 register("recover", _lapsed, lifecycle.recover)
 register("stop", _stopping, endings.stop_lapsed)
 register("ring", _unrung, _ring_again)
+register("miss_versions", versions.lacking, versions.hold)
+register("find_versions", versions.found_again, versions.release)
+register("try_other_code", divergence.with_other_code, divergence.try_again)
 register("resume", _unheld, _resume_unheld)
 register("expire_holds", _expired_holds, endings.expire_hold)
 register("look_again", _to_look_at, holds.look_again)
@@ -192,5 +217,10 @@ register("tell_parents", _children_ended, children.tell_parent)
 register("free_below", _held_below, children.free_below)
 register("cancel_orphans", _orphans, children.cancel_orphan)
 register("cover", _waited_for, lambda pk: bool(allowance.release_covered(pk)))
-register("probe", _to_probe, dependencies.probe)
+register("owe", _unowed, claims.owe_ended)
+register("give_back", _claims_due, claims.ring)
+register("hear_undone", lambda now: compensation.undone_now(), compensation.hear)
+register("probe", _to_probe, dependencies.ring_due)
+register("services_back", lambda now: dependencies.forgotten(), lambda it: bool(dependencies.release_waiting(it)))
+register("credentials_back", lambda now: credentials.forgotten(), lambda it: bool(credentials.release_waiting(it)))
 register("expire_runs", _long_suspended, lambda run_id: endings.expire(run_id, settings.MAX_SUSPENDED))

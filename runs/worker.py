@@ -10,6 +10,7 @@ SIGALRM belongs to the loop: RQ's death penalty is off. How a worker stops: `shu
 
 import contextlib
 import ctypes
+import json
 import logging
 import os
 import signal
@@ -36,7 +37,7 @@ from rq.job import Job, JobStatus
 from rq.timeouts import BaseDeathPenalty, HorseMonitorTimeoutException
 from rq.worker import WorkerStatus
 
-from runs import agents, queues, shutdown
+from runs import agents, queues, redaction, shutdown
 
 TTL = 35  # seconds; RQ waits for a job 15 less, and lets the worker's key live 60 longer
 BEAT = 10  # seconds between heartbeats while a job runs
@@ -139,6 +140,11 @@ class Worker(rq.Worker):
         autodiscover_modules("jobs")
         self._horse = Horse()  # before RQ starts its thread for commands
         super().bootstrap(*args, **kwargs)
+
+    def serialize(self) -> dict[Any, Any]:
+        """What RQ keeps of a worker, and which versions this one has, so that the sweeper sees what nobody has."""
+        has = {str(made): made.code_digest for made in agents.all_versions()}
+        return {**super().serialize(), queues.HAS: json.dumps(has)}
 
     def handle_warm_shutdown_request(self) -> None:
         shutdown.request()  # a horse forked from now on inherits the flag
@@ -337,6 +343,6 @@ def _serve(line: Connection) -> None:
         try:
             job.perform()
         except BaseException:
-            line.send(traceback.format_exc())
+            line.send(redaction.scrub(traceback.format_exc()))  # RQ keeps it
             raise
         line.send(DONE)

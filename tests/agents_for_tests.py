@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from runs.agents import RunContext, agent
 from runs.tools import (
+    ChildFailed,
     NotSent,
     PartlyFailed,
     ToolContext,
@@ -16,8 +17,11 @@ from runs.tools import (
     fact,
     outcomes,
     remember,
+    sleep,
+    start,
     together,
     tool,
+    wait_for,
 )
 from tests.outside import Outside
 
@@ -128,6 +132,24 @@ def pay_retried(context: ToolContext, amount: Decimal, to: str) -> str:
     return _receive(context, "pay_retried", amount=str(amount), to=to)  # type: ignore[no-any-return]
 
 
+@tool(effect=True, idempotent=True, retries=2, backoff=0.01, retry_on=(ConnectionResetError,), timeout=SHORT)
+def pay_again(context: ToolContext, amount: Decimal, to: str) -> str:
+    """Pay {amount} to {to}; a line that went dead is tried again with the same key."""
+    return _receive(context, "pay_again", amount=str(amount), to=to)  # type: ignore[no-any-return]
+
+
+@tool(effect=True, on_interrupt="detach", timeout=30)
+def pay_detached(context: ToolContext, amount: Decimal, to: str) -> str:
+    """Pay {amount} to {to}; nobody has to wait for it."""
+    return _receive(context, "pay_detached", amount=str(amount), to=to)  # type: ignore[no-any-return]
+
+
+@tool(effect=True, verify=find_payment, on_interrupt="cancel", timeout=30)
+def pay_cancelled(context: ToolContext, amount: Decimal, to: str) -> str:
+    """Pay {amount} to {to}; it may be cut off, and the bank tells whether it happened."""
+    return _receive(context, "pay_cancelled", amount=str(amount), to=to)  # type: ignore[no-any-return]
+
+
 @tool(effect=True, facts=[balance], timeout=SHORT)
 def pay_if(context: ToolContext, amount: Decimal, to: str) -> str:
     """Pay {amount} to {to}, seeing the balance."""
@@ -147,7 +169,17 @@ def slow_add(a: int, b: int) -> int:
     return a + b
 
 
+@tool(timeout=60, on_interrupt="cancel")
+def slow_read(a: int, b: int) -> int:
+    """Adds when it is told to, and may be cut off."""
+    _wait_for("go")
+    return a + b
+
+
 PAYS = {
+    "pay_again": pay_again,
+    "pay_detached": pay_detached,
+    "pay_cancelled": pay_cancelled,
     "pay": pay,
     "pay_keyed": pay_keyed,
     "pay_checked": pay_checked,
@@ -241,6 +273,28 @@ async def slow_adder(run: RunContext, n: int) -> int:
 
 
 @agent()
+async def slow_reader(run: RunContext) -> int:
+    return await slow_read(1, 2)
+
+
+@agent()
+async def page_reader(run: RunContext) -> list[str]:
+    """Two pages, one after the other."""
+    return [await read_page("one"), await read_page("two")]
+
+
+@agent()
+async def three_pages(run: RunContext) -> list[str]:
+    return list(await together(read_page("one"), read_page("two"), read_page("three")))
+
+
+@agent()
+async def starts_payer(run: RunContext, how: str) -> str:
+    """A child that pays."""
+    return await start(payer, how=how)
+
+
+@agent()
 async def stubborn(run: RunContext) -> None:
     """Spins, and swallows whatever interrupts it."""
     while True:
@@ -249,3 +303,46 @@ async def stubborn(run: RunContext) -> None:
                 pass
         except BaseException:
             pass
+
+
+@agent(owner="bo@example.org")
+async def boss(run: RunContext, how: str = "pay") -> str:
+    """A note, a child that pays, a note."""
+    await note("before")
+    try:
+        paid = await start(payer, how=how)
+    except ChildFailed as failed:
+        paid = f"{failed.status}: {failed.kind}: {failed.message}"
+    await note("after")
+    return paid
+
+
+@agent(owner="chi@example.org")
+async def chief(run: RunContext) -> str:
+    """A child with a child that pays."""
+    return await start(boss)
+
+
+@agent()
+async def crew(run: RunContext) -> list[str]:
+    """Two children and a payment at once; what came of each, in order."""
+    found = await outcomes(start(payer), start(payer, how="pay_keyed"), pay(Decimal("9.00"), "C"))
+    return [str(o.value) if o.error is None else type(o.error).__name__ for o in found]
+
+
+@agent()
+async def expectant(run: RunContext, name: str = "arrived", within: float | None = None, times: int = 1) -> list[int]:
+    """Waits for so many events, one after the other."""
+    return [await wait_for(name, int, within=within) for _ in range(times)]
+
+
+@agent()
+async def dozer(run: RunContext, seconds: float) -> str:
+    await sleep(seconds)
+    return await note("awake")
+
+
+@agent()
+async def pair(run: RunContext) -> list[int]:
+    """Two waits for the same event at once."""
+    return list(await together(wait_for("arrived", int), wait_for("arrived", int)))

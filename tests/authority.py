@@ -54,6 +54,5 @@ def stand_in() -> None:
     from runs import signals
 
     for signal in (signals.hold_placed, signals.hold_released, signals.run_ended):
-        signal.receivers = []
-        signal.sender_receivers_cache.clear()
+        signal.disconnect(dispatch_uid="approvals")
     gate.register(Authority())

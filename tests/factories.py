@@ -5,7 +5,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from runs import clock, execution, holds, lifecycle, sweeper
+from runs import allowance, clock, execution, holds, lifecycle, sweeper
 from runs.actors import Actor
 from runs.models import Hold, Run, Step
 from runs.states import Cause, RunStatus
@@ -16,7 +16,18 @@ BEN = Actor("person", "ben", "ben", "page")
 OPERATOR = Actor("person", "olu", "olu", "admin", operator=True)
 #: The id of no run.
 NO_RUN = uuid.UUID(int=0)
-VERBS_OF_RUNS = ("recover", "stop", "ring", "resume", "expire_holds", "look_again", "expire_runs")
+VERBS_OF_RUNS = (
+    "recover",
+    "stop",
+    "ring",
+    "resume",
+    "expire_holds",
+    "look_again",
+    "tell_parents",
+    "free_below",
+    "cancel_orphans",
+    "expire_runs",
+)
 
 
 def submitted(agent: str, **arguments: Any) -> Run:
@@ -24,6 +35,12 @@ def submitted(agent: str, **arguments: Any) -> Run:
     run, made = lifecycle.submit(lifecycle.Submission(agent, arguments, {}, owner_id="cyd"), actor=CYD)
     assert made
     return run
+
+
+def metered(agent: str, limits: dict[str, str], **arguments: Any) -> Run:
+    """A queued run that may use so much of each unit."""
+    asked = lifecycle.Submission(agent, arguments, {}, owner_id="cyd", limits=allowance.limits(limits))
+    return lifecycle.submit(asked, actor=CYD)[0]
 
 
 def driven(agent: str, **arguments: Any) -> Run:
@@ -55,6 +72,23 @@ def go_on(run: Run, *, rounds: int = 10) -> Run:
             break
         drive(run)
     return run
+
+
+def all_go_on(*, rounds: int = 30) -> None:
+    """Sweeps and drives every run until all stand still or have ended."""
+    for _ in range(rounds):
+        verbs = [sweeper._verbs[name] for name in VERBS_OF_RUNS]
+        done = [verb.act(item) for verb in verbs for item in verb.find(clock.now())]
+        queued = list(Run.objects.filter(status=RunStatus.QUEUED))
+        if not queued and not any(done):
+            return
+        for run in queued:
+            drive(run)
+    raise AssertionError("some run never stands still")
+
+
+def only_child(run: Run) -> Run:
+    return Run.objects.get(parent=run)
 
 
 def later(seconds: float) -> None:

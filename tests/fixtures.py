@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from runs import agents, clock, credentials, dependencies, gate, redaction, shutdown, signals
+from runs import agents, clock, credentials, dependencies, gate, moves, redaction, shutdown, signals
 from runs.tools import declared
 from tests import agents_for_tests, authority
 from tests import invariants as invariants_of_rows
@@ -28,9 +28,12 @@ _SIGNALS = (
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
     """`runs` without the app that knows people: nobody hears of holds, the tests' authority decides."""
-    before, heard = gate.contract._authority, [(s, s.receivers) for s in _SIGNALS]
+    before, heard = gate.contract._authority, [(s, list(s.receivers)) for s in _SIGNALS]
+    parts = moves.contract.parts()
+    moves.contract._parts.clear()
     authority.stand_in()
     yield
+    moves.contract._parts.update(parts)
     gate.register(before)
     for signal, receivers in heard:
         signal.receivers = receivers

@@ -1,30 +1,48 @@
 """What must always hold (DESIGN §10), checked against every row of the database.
 
 `broken()` gives a sentence for each thing that is not as it must be; tests ask for the fixture `invariants`,
-which fails when there is one. Items 1 to 4, 7, 10 and 11, as far as rows show them.
+which fails when there is one. Items 1 to 5, 7, 9 to 12 and 14, as far as rows and one process show them. 6 is
+asked of requests (`tests/approvals/fixtures.py`), 8 of processes (`tests/crashes`), 13 of doors.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 
-from runs import effects, journal, snapshots, values
-from runs.models import Hold, JournalEntry, Run, Step
-from runs.states import ENDED, Cause, EffectState, RunStatus, StepStatus
+from runs import clock, effects, journal, redaction, snapshots, sweeper, values
+from runs.lease import lease
+from runs.models import Allowance, Credential, Dependency, Hold, JournalEntry, Run, Step
+from runs.states import ENDED, Cause, ClaimState, EffectState, RunStatus, StepStatus
 from runs.tools import declared
 
 
 def broken() -> list[str]:
     found = [sentence for run in Run.objects.order_by("created_at") for sentence in _of(run)]
-    return found + [f"journal: {b.stream} #{b.seq} {b.what}" for b in journal.broken([Run])]
+    found += [sentence for row in Allowance.objects.all() for sentence in _drawn(row)]
+    streams = [Run, Credential, Dependency, Allowance]
+    return found + [f"journal: {b.stream} #{b.seq} {b.what}" for b in journal.broken(streams)]
 
 
 def _of(run: Run) -> Iterator[str]:
     steps = list(Step.objects.filter(run=run).order_by("index"))
     holds = list(Hold.objects.filter(run=run))
-    for check in (_stranded, _counts, _effects, _record, _ended, _journalled):
+    of_rows = (_family, _stranded, _counts, _effects, _record, _ended, _journalled)
+    for check in (*of_rows, _never_by_itself, _secrets, _at_rest):
         for sentence in check(run, steps, holds):
             yield f"{run.agent} {run.short_id} ({run.status}): {sentence}"
+
+
+def _drawn(row: Allowance) -> Iterator[str]:
+    """10: nothing is reserved for a run that ended; an allowance's sums are those of its draws."""
+    draws = list(row.draws.select_related("run"))
+    if row.reserved != sum(d.estimate for d in draws if d.settled_at is None):
+        yield f"{row}: reserved is {row.reserved}, and its open draws are {[str(d) for d in draws]}"
+    if row.used != sum(d.used for d in draws if d.used is not None):
+        yield f"{row}: used is {row.used}, and its settled draws are {[str(d) for d in draws]}"
+    for draw in draws:
+        if draw.settled_at is None and draw.run.status in ENDED:
+            yield f"10: {draw.run} has ended, and {row} is reserved for its step {draw.index}"
 
 
 def _stranded(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
@@ -39,6 +57,16 @@ def _stranded(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
             yield "1: suspended although something it wants may start"
 
 
+def _family(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
+    """A child hangs where its parent started it, once; what holds a call for a child names that child."""
+    above = [] if run.parent is None else [*run.parent.ancestors, run.parent.pk]
+    if run.ancestors != above:
+        yield f"its ancestors are {run.ancestors}, and those above it are {above}"
+    started = [h.child_id for h in holds if h.cause == Cause.CHILD]
+    if sorted(map(str, started)) != sorted(str(child.pk) for child in run.children.all()):
+        yield f"it waited for {len(started)} children, and has {run.children.count()}"
+
+
 def _counts(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
     """The counts that guards read are those of the open holds. 7: nothing dispatched is held."""
     of_run = sum(1 for h in holds if h.is_open and h.step_id is None)
@@ -49,17 +77,18 @@ def _counts(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
         if step.open_holds != len(of_step):
             yield f"step {step.index}: open_holds is {step.open_holds}, and {len(of_step)} are open"
         binding = [h for h in of_step if h.cause != Cause.IN_DOUBT]
-        if binding and step.status in (StepStatus.DISPATCHED, StepStatus.DONE, StepStatus.RAISED):
+        if binding and step.effect != EffectState.IN_DOUBT and step.status in (StepStatus.DISPATCHED, StepStatus.DONE, StepStatus.RAISED):
             yield f"7: step {step.index} is {step.status} while {binding[0].cause} holds it"
 
 
 def _effects(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
     """2: one key a call. 4: what is stored as sent is what its digest says, and so is what was proposed."""
+    unsent = _certainly_not_sent(run)
     for step in steps:
         if step.key and step.key != effects.key(run.pk, step.index):
             yield f"2: step {step.index} has another key"
         if (
-            step.attempt > 1
+            step.attempt - unsent[step.index] > 1
             and (tool := declared.get(step.tool))
             and not tool.repeatable
             and not tool.properties.retries
@@ -71,6 +100,42 @@ def _effects(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
             yield f"4: step {step.index}: what was sent is not what its digest says"
         if step.status == StepStatus.DISPATCHED and not step.effect:
             yield f"step {step.index} is dispatched and has no effect"
+
+
+def _certainly_not_sent(run: Run) -> Counter[int]:
+    """How many attempts of each step are journalled as having done nothing, or a person said so."""
+    rows = JournalEntry.objects.of(run.stream).filter(verb__in=["not_sent", "settled"])
+    found = [json.loads(detail) for detail in rows.values_list("detail", flat=True)]
+    return Counter(said["index"] for said in found if said.get("answer") in (None, "did_not_happen"))
+
+
+def _never_by_itself(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
+    """5: what expired or was rejected did not start after it."""
+    nos = {h.step_id: h for h in holds if h.step_id and h.resolution in ("expired", "rejected")}
+    for step in steps:
+        no = nos.get(step.pk)
+        if no and no.released_at and step.dispatched_at and step.dispatched_at > no.released_at:
+            yield f"5: step {step.index} started after its {no.cause} was {no.resolution}"
+
+
+def _secrets(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
+    """12: no value of a credential that this process was given stands in a row."""
+    for step in steps:
+        kept = "\n".join((step.arguments, step.executed or "", step.result or "", json.dumps(step.evidence)))
+        if redaction.scrub(kept) != kept:
+            yield f"12: step {step.index} keeps a secret"
+    for hold in holds:
+        kept = "\n".join((hold.why, json.dumps(hold.detail), hold.answer or ""))
+        if redaction.scrub(kept) != kept:
+            yield f"12: the {hold.cause} hold keeps a secret"
+
+
+def _at_rest(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
+    """14: a run that stands still has no lease, no token and nobody who renews one."""
+    if run.status == RunStatus.SUSPENDED and (run.token or run.lease_until):
+        yield "14: suspended under a lease"
+    if run.status == RunStatus.SUSPENDED and (fence := lease._fence) and fence.run == run.pk:
+        yield "14: suspended, and this process renews its lease"
 
 
 def _record(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
@@ -99,6 +164,20 @@ def _ended(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
     for step in steps:
         if step.effect == EffectState.DISPATCHED:
             yield f"10: ended, and step {step.index} is still dispatched, neither settled nor in doubt"
+        yield from _claim_found(run, step)
+
+
+def _claim_found(run: Run, step: Step) -> Iterator[str]:
+    """10: what an ended run has reserved is given back, shown as owed or stuck, or found by the sweeper."""
+    tool = declared.get(step.tool)
+    reserved = step.effect == EffectState.CONFIRMED and tool is not None and tool.properties.release is not None
+    moved = JournalEntry.objects.of(run.stream).filter(verb="claims_moved").exists()
+    if reserved and not step.claim and not moved:
+        yield f"10: ended, and nobody knows that step {step.index} has reserved something"
+    if step.claim == ClaimState.HELD and run.pk not in set(sweeper._verbs["owe"].find(clock.now())):
+        yield f"10: ended, and nobody will give back what step {step.index} has reserved"
+    if step.claim in (ClaimState.OWED, ClaimState.GIVING) and step.claim_due_at is None:
+        yield f"10: the claim of step {step.index} is {step.claim} and never due"
 
 
 def _journalled(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
@@ -116,5 +195,5 @@ def _journalled(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]
         yield f"11: {released} releases, and {count['released']} rows of them"
     if count["suspended"] != run.snapshots.count():
         yield f"11: {count['suspended']} stops, and {run.snapshots.count()} snapshots"
-    if count["taken"] != run.epoch - count["recovered"] - count["handed_back"]:
+    if count["taken"] != run.epoch - count["recovered"] - count["handed_back"] - count["interrupted"]:
         yield f"11: epoch {run.epoch}, and {count['taken']} rows that say taken"

@@ -4,7 +4,20 @@ Nothing is added, changed or deleted here, also not by superusers: who may look 
 the admin can do to a run are the verbs every door calls.
 """
 
+from runs.admin.allowance import AllowanceAdmin, DrawAdmin
+from runs.admin.outside import CredentialAdmin, DependencyAdmin
 from runs.admin.record import FactReadingAdmin, HoldAdmin, JournalAdmin, SnapshotAdmin, StepAdmin
 from runs.admin.run import RunAdmin
 
-__all__ = ["FactReadingAdmin", "HoldAdmin", "JournalAdmin", "RunAdmin", "SnapshotAdmin", "StepAdmin"]
+__all__ = [
+    "AllowanceAdmin",
+    "CredentialAdmin",
+    "DependencyAdmin",
+    "DrawAdmin",
+    "FactReadingAdmin",
+    "HoldAdmin",
+    "JournalAdmin",
+    "RunAdmin",
+    "SnapshotAdmin",
+    "StepAdmin",
+]

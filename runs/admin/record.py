@@ -41,7 +41,7 @@ class StepAdmin(looking.ById):
 
     id_lookup = "run"
     list_display = ("number", "of_run", "tool", "where", "outside", "attempt", "created")
-    list_filter = ("status", ByEffect)
+    list_filter = ("status", ByEffect, "claim")
     list_select_related = ("run",)
     search_help_text = "The id of its run or its first digits, a tool, or an idempotency key"
     ordering = ("-id",)
@@ -51,6 +51,10 @@ class StepAdmin(looking.ById):
     shown = (
         ("The call", ("run", "index", "tool", "status", "arguments", "result", "decision", "open_holds")),
         ("Its effect", ("effect", "key", "attempt", "may_act_until", "executed", "evidence", "permit")),
+        (
+            "What it has reserved, and what undoes it",
+            ("claim", "claim_tries", "claim_due_at", "claim_problem", "compensated_by"),
+        ),
         ("When", ("created_at", "dispatched_at", "settled_at")),
         ("Digests", ("tool_version", "arguments_digest", "executed_digest", "settled")),
     )
@@ -165,8 +169,11 @@ class SnapshotAdmin(looking.ById):
 
     as_code = frozenset({"effects_digest", "code_digest"})
     shown = (
-        ("Why it stopped", ("run", "number", "taken_at", "why")),
-        ("Where it stood", ("steps", "attempted", "effects", "record", "effects_digest", "epoch")),
+        ("Why it stopped", ("run", "number", "taken_at", "open_holds", "why")),
+        (
+            "Where it stood",
+            ("steps", "attempted", "effects", "claims", "used", "credentials", "record", "effects_digest", "epoch"),
+        ),
         ("Versions", ("agent", "agent_version", "code_digest", "schema_version")),
     )
 

@@ -4,7 +4,7 @@ The page that asks changes nothing and says which part of the selection is eligi
 not. What is done is decided again by the verb itself. Every deed has an entry in the admin's log as well.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IS_POPUP_VAR
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
@@ -32,9 +32,14 @@ def _nothing(found: list[Any]) -> dict[Any, str]:
     return {}
 
 
+def _only_takes(request: HttpRequest, found: Any, why: str) -> str:
+    raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`why_not` says why an object is not eligible ("": it is); `do` does it and says what was done.
+    """`why_not` says why an object is not eligible ("": it is); `do` does it and says what was done. A verb that
+    needs more than a reason has a `form`, and `take` instead of `do`, which gets what was filled in.
 
     `notes` gives, by primary key, what to know before it is done. `harm` marks what cannot be taken back.
     """
@@ -43,9 +48,14 @@ class Verb:
     label: str
     hint: str
     why_not: Callable[[Any], str]
-    do: Callable[[HttpRequest, Any, str], str]
+    do: Callable[[HttpRequest, Any, str], str] = _only_takes
     notes: Callable[[list[Any]], dict[Any, str]] = _nothing
     harm: bool = False
+    form: type["Why"] | None = None
+    take: Callable[[HttpRequest, Any, dict[str, Any]], str] | None = None
+
+    def act(self, request: HttpRequest, found: Any, said: dict[str, Any]) -> str:
+        return self.take(request, found, said) if self.take else self.do(request, found, said["reason"])
 
 
 class Why(forms.Form):
@@ -59,9 +69,15 @@ class Why(forms.Form):
         widget=forms.Textarea(attrs={"rows": 3, "cols": 60, "class": "vLargeTextField"}),
     )
 
-    def __init__(self, data: Any = None) -> None:
-        given = None if data is None else {"reason": str(data.get("reason", "")).replace("\r\n", "\n")}
+    def __init__(self, data: Any = None, found: Sequence[Any] = ()) -> None:
+        given = None if data is None else {name: data.get(name, "") for name in self.base_fields}
+        if given is not None:
+            given["reason"] = str(given["reason"]).replace("\r\n", "\n")
         super().__init__(given, label_suffix="")
+
+    def more(self) -> list[forms.BoundField]:
+        """What it asks besides the reason."""
+        return [field for field in self.visible_fields() if field.name != "reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +138,17 @@ class WithVerbs(ModelAdmin):
             return []
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}_do"
         able = [verb for verb in self.verbs if not verb.why_not(found)]
-        return [(verb.label, reverse(name, args=[found.pk, verb.name]), verb.harm) for verb in able]
+        return [(verb.label, reverse(name, args=[quote(found.pk), verb.name]), verb.harm) for verb in able]
 
     # -- Asking and doing ----------------------------------------------------------------
 
     def ask(
         self, request: HttpRequest, verb: Verb, found: list[Any], *, back: str, confirmed: bool
     ) -> HttpResponse:
-        form = Why(request.POST if confirmed else None)
+        form = (verb.form or Why)(request.POST if confirmed else None, found)
         if confirmed and form.is_valid():
             for each in found:
-                self._attempt(request, verb, each, form.cleaned_data["reason"])
+                self._attempt(request, verb, each, form.cleaned_data)
             return redirect(back)
         notes = verb.notes(found)
         candidates = [Candidate(each, verb.why_not(each), notes.get(each.pk, "")) for each in found]
@@ -150,14 +166,15 @@ class WithVerbs(ModelAdmin):
         }
         return TemplateResponse(request, "admin/verb.html", context, status=422 if confirmed else 200)
 
-    def _attempt(self, request: HttpRequest, verb: Verb, found: Any, why: str) -> None:
+    def _attempt(self, request: HttpRequest, verb: Verb, found: Any, said: dict[str, Any]) -> None:
         """Does it to one, in a transaction of its own, and says what came of it."""
         refused = verb.why_not(found)
         if not refused:
             try:
                 with transaction.atomic():
-                    done = verb.do(request, found, why)
-                    self.log_change(request, found, f"{verb.label}: {why}" if why else verb.label)
+                    done = verb.act(request, found, said)
+                    why = f": {said['reason']}" if said["reason"] else ""
+                    self.log_change(request, found, f"{verb.label}{why}")
             except self.refusals as error:
                 refused = _sentence(error)
         if refused:

@@ -15,6 +15,7 @@ from runs.states import RunStatus
 
 _WHY = {
     401: "No key, or one that is unknown, expired or revoked.",
+    403: "The key's owner is no operator.",
     404: "There is no such run, or it is not yours; the answer is the same.",
     409: "It does not apply as the run stands; `code` says why, `run_status` how it stands.",
     413: "The body is larger than 1 MiB, or the input larger than 256 KiB.",
@@ -76,8 +77,6 @@ IDEMPOTENCY_KEY = header(
     "1 to 200 visible ASCII characters, unique among your key's. The same key and body again give the first"
     " run (200); with another body they are refused (422). A refused request keeps nothing.",
 )
-CREATED = [
-    header("Location", "Address of the run.", response=(201, 200)),
-    header("Idempotent-Replayed", "`true` on an answer that was given before.", response=(200,)),
-]
+REPLAYED = header("Idempotent-Replayed", "`true` on an answer that was given before.", response=(200,))
+CREATED = [header("Location", "Address of the run.", response=(201, 200)), REPLAYED]
 RETRY_AFTER = header("Retry-After", "Seconds; sent when there was no place to wait.", response=(200,))

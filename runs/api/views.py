@@ -12,12 +12,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from runs import agents, callers, endings, holds, lifecycle, serializers, values
+from runs import (
+    agents,
+    allowance,
+    bulk,
+    callers,
+    divergence,
+    endings,
+    holds,
+    lifecycle,
+    serializers,
+    stops,
+    values,
+)
 from runs.api import bodies, description, pages, parameters, problem, throttle, waiting
 from runs.api.description import answers
 from runs.callers import Caller
-from runs.exceptions import NotFound, RunEnded, WrongState
-from runs.lifecycle import Submission
+from runs.exceptions import BadValue, NotFound, RunEnded, WrongState
+from runs.lifecycle import Limit, Submission
 from runs.models import Run, Step
 from runs.serializers import Place
 
@@ -117,7 +129,17 @@ def _submission(request: Request, caller: Caller) -> Submission:
         on_behalf_of=body.on_behalf_of,
         idempotency_key=key,
         owner_id=caller.owner_id,
+        limits=_limits(body.allowance),
+        draws_on=tuple(dict.fromkeys(body.draws_on)),
     )
+
+
+def _limits(given: dict[str, Any]) -> tuple[Limit, ...]:
+    try:
+        return allowance.limits(given)
+    except BadValue as bad:
+        place = ("/allowance" + bad.path, bad.message)
+        raise problem.misfit("bad_body", "this is no allowance", [place]) from None
 
 
 class OneRun(Door):
@@ -207,6 +229,22 @@ class Pause(Control):
         return _json(serializers.shown(self.act(request, run_id)))
 
 
+class Stop(Control):
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        return stops.stop_now(run.pk, actor=caller.actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_stop",
+        summary="Stop a run now",
+        request=serializers.Reason,
+        responses=_CONTROLLED,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """A pause that does not wait for calls in flight, unless their tools say that they have to be finished
+        (`in_flight` names those). Resume it like a pause."""
+        return _json(serializers.shown(self.act(request, run_id)))
+
+
 class Resume(Control):
     def do(self, caller: Caller, run: Run, why: str) -> object:
         return holds.unpause(run.pk, actor=caller.actor, why=why)
@@ -238,6 +276,91 @@ class Cancel(Control):
         return _json(serializers.shown(run), status.HTTP_200_OK if run.ended else status.HTTP_202_ACCEPTED)
 
 
+_BY_OPERATOR = answers(403, 404, 409, 413, 415, 422, s200=serializers.ShownRun)
+
+
+class ByOperator(Control):
+    """What only operators do with a run that differs from its record; keys of submitters never may."""
+
+    def may(self, caller: Caller, run: Run) -> bool:
+        return caller.operator
+
+
+class LookAgain(ByOperator):
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        return divergence.look_again(run.pk, actor=caller.actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_look_again",
+        summary="Compare a diverged run again",
+        request=serializers.Reason,
+        responses=_BY_OPERATOR,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """For operators. A difference that is still there holds the run again."""
+        return _json(serializers.shown(self.act(request, run_id)))
+
+
+class Accept(ByOperator):
+    def do(self, caller: Caller, run: Run, why: str) -> object:
+        return divergence.accept(run.pk, actor=caller.actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_accept",
+        summary="Accept a diverged run's other arguments",
+        request=serializers.Reason,
+        responses=_BY_OPERATOR,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """For operators, with a reason: only where tool and index agree and the step has ended. Nothing is called
+        again."""
+        return _json(serializers.shown(self.act(request, run_id)))
+
+
+# -- All runs of an agent ------------------------------------------------------------------
+
+
+class AllOf(Door):
+    """A verb on all live runs of an agent, for keys of operators."""
+
+    verb: str
+
+    def act(self, request: Request, agent: str) -> Response:
+        self.query(serializers.Query)
+        why = bodies.read(request, serializers.Reason).reason
+        actor = callers.of(request).operates()
+        if actor is None:
+            raise problem.Refused("forbidden", "only keys of operators may do that")
+        swept = bulk.sweep(self.verb, agent, actor=actor, why=why)
+        return _json(serializers.Swept(runs=swept.runs, changed=swept.changed))
+
+
+def _all_of(verb: str, summary: str, says: str) -> type[AllOf]:
+    """The view of one such verb."""
+
+    @extend_schema(
+        operation_id=f"agents_{verb}",
+        summary=summary,
+        description=f"{says} For keys whose owner is an operator. Runs that start later are not touched.",
+        request=serializers.Reason,
+        responses=answers(403, 404, 413, 415, 422, s200=serializers.Swept),
+    )
+    def post(self: AllOf, request: Request, agent: str) -> Response:
+        return self.act(request, agent)
+
+    return type(f"{verb.capitalize()}All", (AllOf,), {"verb": verb, "post": post})
+
+
+PauseAll = _all_of(
+    "pause", "Pause all runs of an agent", "Nothing new starts in any of them after the answer."
+)
+StopAll = _all_of("stop", "Stop all runs of an agent now", "Calls in flight are treated as their tools say.")
+CancelAll = _all_of("cancel", "Cancel all runs of an agent", "Calls that have to be finished are.")
+ResumeAll = _all_of(
+    "resume", "Resume the runs of an agent that were paused together", "Lifts no pause placed on one run."
+)
+
+
 # -- What there is ------------------------------------------------------------------------
 
 
@@ -251,7 +374,7 @@ class Agents(Door):
         """Each by the version that new runs start on, with the JSON Schema of its input."""
         self.query(serializers.Query)
         versions: dict[str, list[str]] = {}
-        for made in agents.all_versions():
+        for made in agents.offered():
             versions.setdefault(made.name, []).append(made.version)
         shown = [serializers.agent(agents.latest(name), versions[name]) for name in sorted(versions)]
         return _json(serializers.AgentsList(results=shown))

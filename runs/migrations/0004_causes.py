@@ -139,6 +139,36 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='children', to='runs.run'),
         ),
         migrations.AddField(
+            model_name='snapshot',
+            name='claims',
+            field=models.IntegerField(db_default=0, help_text='What the run had reserved outside.'),
+        ),
+        migrations.AddField(
+            model_name='snapshot',
+            name='credentials',
+            field=models.JSONField(db_default=[], help_text='Names, never values.'),
+        ),
+        migrations.AddField(
+            model_name='snapshot',
+            name='open_holds',
+            field=models.IntegerField(db_default=0, help_text='How many held it or a call of it.'),
+        ),
+        migrations.AddField(
+            model_name='snapshot',
+            name='used',
+            field=models.JSONField(db_default=[], help_text='The allowances it draws on: name, unit, used and reserved by then.'),
+        ),
+        migrations.AlterField(
+            model_name='snapshot',
+            name='schema_version',
+            field=models.IntegerField(default=2),
+        ),
+        migrations.AlterField(
+            model_name='snapshot',
+            name='why',
+            field=models.JSONField(default=list, help_text='The first open holds: cause, step index, sentence.'),
+        ),
+        migrations.AddField(
             model_name='step',
             name='accepted_digest',
             field=models.CharField(blank=True, db_default='', help_text="Other arguments that an operator accepted as this call's.", max_length=64),
@@ -146,7 +176,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='step',
             name='claim',
-            field=models.CharField(blank=True, choices=[('held', 'Held'), ('owed', 'Owed'), ('given_back', 'Given Back')], db_default='', max_length=12),
+            field=models.CharField(blank=True, choices=[('held', 'Held'), ('owed', 'Owed'), ('giving', 'being given back'), ('stuck', 'Stuck'), ('given_back', 'Given Back')], db_default='', max_length=12),
         ),
         migrations.AddField(
             model_name='step',
@@ -186,8 +216,12 @@ class Migration(migrations.Migration):
             index=models.Index(condition=models.Q(('parent__isnull', False)), fields=['parent'], name='run_children'),
         ),
         migrations.AddIndex(
+            model_name='run',
+            index=models.Index(condition=models.Q(('parent__isnull', False), ('status__in', ['queued', 'running', 'suspended'])), fields=['parent'], name='run_live_below'),
+        ),
+        migrations.AddIndex(
             model_name='step',
-            index=models.Index(condition=models.Q(('claim__in', ['held', 'owed'])), fields=['claim_due_at'], name='step_claims'),
+            index=models.Index(condition=models.Q(('claim__in', ['held', 'owed', 'giving', 'stuck'])), fields=['claim_due_at'], name='step_claims'),
         ),
         migrations.AddConstraint(
             model_name='hold',
@@ -199,7 +233,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='step',
-            constraint=models.CheckConstraint(condition=models.Q(('claim__in', ['', 'held', 'owed', 'given_back'])), name='step_claim_is_a_known_word'),
+            constraint=models.CheckConstraint(condition=models.Q(('claim__in', ['', 'held', 'owed', 'giving', 'stuck', 'given_back'])), name='step_claim_is_a_known_word'),
         ),
         migrations.AddField(
             model_name='allowance',
@@ -237,6 +271,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='allowance',
             constraint=models.CheckConstraint(condition=models.Q(('reserved__gte', 0), ('used__gte', 0), models.Q(('limit__isnull', True), ('limit__gte', 0), _connector='OR')), name='allowance_amounts_not_negative'),
+        ),
+        migrations.AddIndex(
+            model_name='draw',
+            index=models.Index(condition=models.Q(('settled_at__isnull', True)), fields=['run', 'index'], name='draw_open'),
         ),
         migrations.AddConstraint(
             model_name='draw',

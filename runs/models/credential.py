@@ -1,6 +1,14 @@
 """A named right obtained at time of use from a provider. Only its name and its state are stored, never a value."""
 
+from typing import Self
+
 from django.db import models
+
+
+class CredentialQuerySet(models.QuerySet["Credential"]):
+    def standing(self) -> Self:
+        """Those with which something is wrong, until its owner authorises it or a call gets through."""
+        return self.exclude(problem="")
 
 
 class Credential(models.Model):
@@ -16,6 +24,7 @@ class Credential(models.Model):
     head = models.BinaryField(default=bytes)
 
     stream_prefix = "credential:"
+    objects = CredentialQuerySet.as_manager()
 
     class Meta:
         ordering = ("name",)

@@ -15,6 +15,10 @@ class DependencyQuerySet(models.QuerySet["Dependency"]):
     def to_probe(self, now: datetime) -> Self:
         return self.exclude(state=Health.HEALTHY).filter(probe_at__lte=now)
 
+    def troubled(self) -> Self:
+        """Away, or found away by the last call."""
+        return self.filter(~Q(state=Health.HEALTHY) | Q(failures__gt=0))
+
 
 class Dependency(models.Model):
     name = models.CharField(max_length=100, primary_key=True)

@@ -5,12 +5,20 @@ from datetime import datetime
 from typing import Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import BooleanField, Exists, F, Func, OuterRef, Q
 
 from runs.clock import Now
 from runs.models.run import Run, words
 from runs.models.step import Step
-from runs.states import Cause, Scope, Then
+from runs.states import ENDED, WAITING, Cause, Scope, Then
+
+
+class _Among(Func):
+    """`value = ANY (array)`."""
+
+    template = "%(expressions)s)"
+    arg_joiner = " = ANY ("
+    output_field = BooleanField()
 
 
 class HoldQuerySet(models.QuerySet["Hold"]):
@@ -23,6 +31,18 @@ class HoldQuerySet(models.QuerySet["Hold"]):
 
     def waiting_for(self, cause: Cause, subject: str) -> Self:
         return self.open().filter(cause=cause, subject=subject)
+
+    def outlasting(self) -> Self:
+        """Open ones that never expire their run: they wait for as long as it takes, or for an event that has a
+        time of its own."""
+        timed = Q(cause=Cause.EVENT, expires_at__isnull=False)
+        return self.open().filter(Q(cause__in=sorted(WAITING)) | timed)
+
+    def free_above(self) -> Self:
+        """Open `ancestor` holds of runs above which nothing is held, is to stop or has ended any more."""
+        stands = Q(open_holds__gt=0) | Q(stop_requested__isnull=False) | Q(status__in=sorted(ENDED))
+        above = Run.objects.annotate(above=_Among(F("pk"), OuterRef("run__ancestors"))).filter(stands, above=True)
+        return self.open().filter(~Exists(above), cause=Cause.ANCESTOR)
 
     def to_look_at(self, now: datetime) -> Self:
         return self.open().filter(look_again_at__lte=now)

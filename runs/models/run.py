@@ -26,7 +26,7 @@ def words(choices: type[models.TextChoices]) -> list[str]:
 
 class RunQuerySet(models.QuerySet["Run"]):
     def live(self) -> Self:
-        return self.filter(status__in=LIVE)
+        return self.filter(status__in=sorted(LIVE))
 
     def submitted_by(self, owner_id: str) -> Self:
         return self.filter(owner_id=owner_id)
@@ -46,7 +46,7 @@ class RunQuerySet(models.QuerySet["Run"]):
     def orphaned(self) -> Self:
         """Live below a run that has ended or is to stop."""
         above = Q(parent__status__in=sorted(ENDED)) | Q(parent__stop_requested__isnull=False)
-        return self.live().filter(above)
+        return self.live().filter(above, parent__isnull=False)
 
 
 class Run(models.Model):
@@ -132,6 +132,11 @@ class Run(models.Model):
             models.Index(name="run_newest_first", fields=["-created_at", "-id"]),
             models.Index(name="run_owner_newest_first", fields=["owner_id", "-created_at", "-id"]),
             models.Index(name="run_children", fields=["parent"], condition=Q(parent__isnull=False)),
+            models.Index(
+                name="run_live_below",
+                fields=["parent"],
+                condition=Q(parent__isnull=False, status__in=sorted(LIVE)),
+            ),
             models.Index(name="run_queued", fields=["rung_at"], condition=Q(status="queued")),
             models.Index(name="run_leased", fields=["lease_until"], condition=Q(status="running")),
             models.Index(name="run_suspended", fields=["suspended_at"], condition=Q(status="suspended")),

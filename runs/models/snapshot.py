@@ -8,7 +8,9 @@ from django.db import models
 from runs.clock import Now
 from runs.models.run import Run
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+#: So many holds, allowances and credentials at most are named: a snapshot's size does not grow with its run.
+NAMED = 20
 
 
 class Snapshot(models.Model):
@@ -25,7 +27,13 @@ class Snapshot(models.Model):
     agent = models.CharField(max_length=100)
     agent_version = models.CharField(max_length=40)
     code_digest = models.CharField(max_length=64, blank=True)
-    why = models.JSONField(default=list, help_text="The open holds: cause, step index, sentence.")
+    claims = models.IntegerField(db_default=0, help_text="What the run had reserved outside.")
+    used = models.JSONField(
+        db_default=[], help_text="The allowances it draws on: name, unit, used and reserved by then."
+    )
+    credentials = models.JSONField(db_default=[], help_text="Names, never values.")
+    open_holds = models.IntegerField(db_default=0, help_text="How many held it or a call of it.")
+    why = models.JSONField(default=list, help_text="The first open holds: cause, step index, sentence.")
 
     class Meta:
         ordering = ("run", "number")

@@ -5,6 +5,7 @@ is what the agent proposed and what replay compares; `executed` is what was sent
 `settled` is the place in the record: steps settle in that order, whatever their index.
 """
 
+from datetime import datetime
 from typing import Self
 
 from django.db import models
@@ -26,12 +27,20 @@ class StepQuerySet(models.QuerySet["Step"]):
         """The ledger: every step that went, or may have gone, outside."""
         return self.exclude(effect="")
 
+    def in_flight(self) -> Self:
+        """Being called: an intent and no receipt. One in doubt is not awaited any more."""
+        return self.filter(status=StepStatus.DISPATCHED, effect=EffectState.DISPATCHED)
+
     def in_doubt(self) -> Self:
         return self.filter(effect=EffectState.IN_DOUBT)
 
     def claims(self) -> Self:
         """What runs have reserved outside and not given back."""
-        return self.filter(claim__in=[ClaimState.HELD, ClaimState.OWED])
+        return self.exclude(claim="").exclude(claim=ClaimState.GIVEN_BACK)
+
+    def claims_due(self, now: datetime) -> Self:
+        """Owed, or given back by a worker that did not say in time what came of it."""
+        return self.filter(claim__in=[ClaimState.OWED, ClaimState.GIVING], claim_due_at__lte=now)
 
 
 class Step(models.Model):
@@ -120,7 +129,9 @@ class Step(models.Model):
                 condition=Q(effect__in=sorted(EXCEPTIONAL)),
             ),
             models.Index(
-                name="step_claims", fields=["claim_due_at"], condition=Q(claim__in=["held", "owed"])
+                name="step_claims",
+                fields=["claim_due_at"],
+                condition=Q(claim__in=["held", "owed", "giving", "stuck"]),
             ),
             models.Index(
                 name="step_effects_by_tool", fields=["tool", "dispatched_at"], condition=~Q(effect="")

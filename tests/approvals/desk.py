@@ -101,6 +101,8 @@ def give_back(context: ToolContext, charge: str, amount: Decimal) -> str:
 @tool(effect=True, idempotent=True, consequence="{amount} EUR goes to {to} at once.")
 def wire(context: ToolContext, to: str, amount: Decimal) -> str:
     """Wire {amount} EUR to {to}."""
+    if problem := world.facts.get("wire_raises"):
+        raise problem
     world.calls.append(("wire", {"to": to, "amount": str(amount)}))
     return f"wired {amount}"
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as some
 from approvals import authority
 from approvals.exceptions import Closed
 from approvals.models import Permit, Request
-from runs import gate, values
-from runs.exceptions import PermitRefused
-from runs.models import Step
+from runs import endings, gate, values
+from runs.exceptions import PermitRefused, Unavailable
+from runs.models import Hold, Step
 from runs.tools import declared
 from tests.approvals import desk
 
@@ -249,6 +249,69 @@ def test_permit_that_lapsed_reopens(approved: Request, people: SimpleNamespace) 
 def test_permit_a_moment_before_its_end_is_used(approved: Request) -> None:
     desk.later(890)
     assert desk.result(approved)["result"] == "wired 100.00"
+
+
+# -- Given back ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def turned_back(approved: Request) -> Request:
+    """The permit was used, and the bank was away: certainly nothing was done."""
+    desk.world.facts["wire_raises"] = Unavailable("bank", "503")
+    run = desk.drive(approved)
+    assert (run.status, desk.counts(approved)[0], desk.world.calls) == ("suspended", "in_force", [])
+    del desk.world.facts["wire_raises"]
+    return approved
+
+
+def look_again(request: Request) -> None:
+    desk.holds.look_again(Hold.objects.open().get(run=request.run).pk)
+
+
+@whole
+def test_permit_given_back_is_used_again(turned_back: Request) -> None:
+    look_again(turned_back)
+    assert desk.result(turned_back)["result"] == "wired 100.00"
+    assert [word for word in desk.told(turned_back) if word in ("consumed", "given_back")] == [
+        "consumed",
+        "given_back",
+        "consumed",
+    ]
+    assert (desk.step_of(turned_back).attempt, desk.numbers(turned_back)) == (2, [(1, "")])
+
+
+@whole
+def test_permit_given_back_that_lapsed_meanwhile_reopens(
+    turned_back: Request, people: SimpleNamespace
+) -> None:
+    desk.later(901)
+    look_again(turned_back)
+    desk.drive(turned_back)
+    assert (desk.counts(turned_back), desk.world.calls) == (("open", 1, 1), [])
+    assert desk.numbers(turned_back) == [(1, ""), (2, "lapsed")]
+    desk.decide(turned_back, people.ben)
+    assert desk.result(turned_back)["result"] == "wired 100.00"
+
+
+@whole
+def test_permit_given_back_meets_a_policy_that_denies_now(turned_back: Request) -> None:
+    desk.change_rule("desk", outcome="deny", reviewers=None)
+    look_again(turned_back)
+    desk.drive(turned_back)
+    assert desk.world.calls == []
+
+
+@whole
+def test_permit_given_back_ends_with_its_run(turned_back: Request) -> None:
+    endings.cancel(turned_back.run_id, actor=desk.EDITOR)
+    assert (desk.fresh(turned_back).state, desk.world.calls) == ("cancelled", [])
+
+
+@whole
+def test_permit_given_back_twice_is_one(turned_back: Request) -> None:
+    """Nothing is given back of a call that holds no permit any more."""
+    authority.Authority().give_back(turned_back.run, desk.step_of(turned_back))
+    assert turned_back.permits.filter(consumed_at=None).count() == 1
 
 
 @whole

@@ -14,7 +14,7 @@ from approvals import decisions, rights
 from approvals.decisions import Choice
 from approvals.exceptions import Closed, DigestMissing, NotEligible, NotVisible, Stale, Unfit
 from approvals.models import Decision, Permit, Request
-from runs import clock, endings, holds, lifecycle
+from runs import clock, endings, holds, lifecycle, sweeper
 from runs.actors import Actor
 from runs.models import JournalEntry, Run
 from tests.approvals import desk
@@ -701,6 +701,48 @@ def test_approve_behind_a_pause_lapses_and_asks_again(request_: Request, people:
     assert (voided.void_why, voided.consumed_at) == ("lapsed", None)
     desk.decide(request_, people.ben)
     assert desk.result(request_)["decision"] == ["approve", "Ben", ""]
+
+
+def lapsed() -> list[bool]:
+    """What the sweeper does about permits whose time is up."""
+    verb = sweeper._verbs["lapse"]
+    return [verb.act(pk) for pk in verb.find(clock.now())]
+
+
+def test_lapse_asks_again_while_another_hold_stands(request_: Request, people: SimpleNamespace) -> None:
+    """People decide again while the run is still paused, so that nothing waits for them once it is not."""
+    holds.pause(request_.run_id, actor=OPERATOR, why="wait")
+    desk.decide(request_, people.ana)
+    permit = Permit.objects.get()
+    assert decisions.lapse(permit.pk) is False
+    desk.later(901)
+    assert lapsed() == [True]
+    assert decisions.lapse(permit.pk) is False
+    assert desk.numbers(request_) == [(1, ""), (2, "lapsed")]
+    assert (desk.counts(request_), desk.world.calls) == (("open", 1, 1), [])
+    desk.look(request_)
+    desk.decide(request_, people.ben)
+    assert Run.objects.get().status == "suspended"
+    holds.unpause(request_.run_id, actor=OPERATOR)
+    assert desk.result(request_)["decision"] == ["approve", "Ben", ""]
+    assert len(desk.world.calls) == 1
+
+
+def test_lapse_leaves_what_was_used_and_what_ended(request_: Request, people: SimpleNamespace) -> None:
+    desk.decide(request_, people.ana)
+    assert desk.result(request_)["result"] == "given 240.00"
+    desk.later(901)
+    assert lapsed() == []
+    assert decisions.lapse(Permit.objects.get().pk) is False
+
+
+def test_lapse_after_cancel_changes_nothing(request_: Request, people: SimpleNamespace) -> None:
+    holds.pause(request_.run_id, actor=OPERATOR, why="wait")
+    desk.decide(request_, people.ana)
+    endings.cancel(request_.run_id, actor=OPERATOR)
+    desk.later(901)
+    assert decisions.lapse(Permit.objects.get().pk) is False
+    assert desk.numbers(request_) == [(1, "")]
 
 
 def test_decisions_are_never_changed_or_deleted(request_: Request, ana: User) -> None:

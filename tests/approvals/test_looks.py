@@ -152,17 +152,66 @@ def test_unreadable_information_blocks_nothing(request_: Request, ana: User) -> 
 # -- Unreadable --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["status", "given"])
-def test_look_that_cannot_read_blocks_and_voids_nothing(request_: Request, ana: User, name: str) -> None:
+@pytest.mark.parametrize(("name", "raised"), [("status", Stale), ("given", Unfit)])
+def test_look_that_cannot_read_blocks_and_voids_nothing(
+    request_: Request, ana: User, name: str, raised: type[Exception]
+) -> None:
     before, value = request_.revision.digest, desk.world.facts[name]
     desk.look(request_, **{name: AWAY})
     assert (desk.numbers(request_), desk.fresh(request_).revision.digest) == ([(1, "")], before)
-    with pytest.raises(Stale) as blocked:
+    with pytest.raises(raised) as blocked:
         desk.decide(request_, ana)
-    assert "could not be checked" in str(blocked.value)
+    assert "could not be checked" in str(vars(blocked.value)) + str(blocked.value)
     desk.look(request_, **{name: value})
     desk.decide(request_, ana, digest=before)
     assert desk.counts(request_) == ("in_force", 1, 1)
+
+
+@pytest.fixture
+def unread(request_: Request) -> Request:
+    """At R2; what was given back so far could not be read at the last look."""
+    desk.look(request_, given=AWAY)
+    return desk.fresh(request_)
+
+
+SEEN = frozenset({"given_back"})
+
+
+def test_unreadable_material_fact_is_accepted_knowingly(unread: Request, ana: User) -> None:
+    """It enters the digest as unreadable, and still unreadable at the call counts as equal."""
+    before = unread.revision.digest
+    desk.decide(unread, ana, seen=SEEN)
+    standing = desk.fresh(unread).revision
+    assert desk.numbers(unread) == [(1, ""), (2, "unreadable")]
+    assert (standing.fact_values()["given_back"], standing.digest == before) == (None, False)
+    assert desk.fresh(unread).decisions.get().digest == standing.digest
+    assert desk.result(unread)["result"] == "given 240.00"
+
+
+def test_unreadable_fact_that_was_accepted_and_is_read_at_the_call_asks_again(
+    unread: Request, ana: User
+) -> None:
+    desk.decide(unread, ana, seen=SEEN)
+    desk.world.facts["given"] = Decimal("40.00")
+    assert (desk.drive(unread).status, desk.world.calls) == ("suspended", [])
+    assert desk.numbers(unread)[-1] == (3, "drift")
+
+
+def test_unreadable_fact_is_accepted_once_however_often_it_is_sent(unread: Request, ana: User) -> None:
+    told = {"seen": SEEN, "nonce": "n1", "digest": unread.revision.digest}
+    first, second = (desk.decide(unread, ana, **told) for _ in range(2))
+    assert (second.again, second.decision) == (True, first.decision)
+    assert len(desk.numbers(unread)) == 2
+
+
+@pytest.mark.parametrize(("name", "tier"), [("status", "R2"), ("given", "R3"), ("given", "R4")])
+def test_unreadable_fact_is_not_accepted(request_: Request, ana: User, name: str, tier: str) -> None:
+    """A blocking one at no tier, a material one above R2 not."""
+    desk.look(request_, **{name: AWAY})
+    Request.objects.filter(pk=request_.pk).update(tier=tier)
+    with pytest.raises(Stale, match="could not be checked"):
+        desk.decide(request_, ana, seen=frozenset({"given_back", "charge_state"}))
+    assert desk.counts(request_) == ("open", 0, 0)
 
 
 def test_look_that_cannot_read_one_and_sees_another_change_makes_a_revision_of_it(request_: Request) -> None:

@@ -23,7 +23,9 @@ execution.drive(uuid.UUID(sys.argv[1]))
 
 
 class Workers:
-    """Starts them; `env` is that of the test's own database, queue and outside."""
+    """Starts them; `env` is that of the test's own database, queue and outside, `script` what each one does."""
+
+    script = DRIVE
 
     def __init__(self, env: dict[str, str], folder: Path) -> None:
         self.env = env | {"AGENTS": "tests.agents_for_tests", "HISTORY_REFUSES_TRUNCATE": "0"}
@@ -37,7 +39,7 @@ class Workers:
             self.gate(name).touch()
             told.append(f"{name.replace('_', '-')}={verb}:{self.gate(name)}")
         env = self.env | {"ABEYANCE_POINTS": ";".join(told)}
-        command = [sys.executable, "-c", DRIVE, str(run.pk)]
+        command = [sys.executable, "-c", self.script, str(run.pk)]
         worker = subprocess.Popen(command, cwd=settings.BASE_DIR, env=env)
         self.started.append(worker)
         return worker

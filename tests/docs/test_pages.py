@@ -57,7 +57,7 @@ def authors_page(tmp_path: Path) -> Iterator[ModuleType]:
 
 def test_examples_for_authors_are_registered(authors_page: ModuleType) -> None:
     ours = [str(made) for made in agents.all_versions() if made.function.__module__ == "authors_page"]
-    assert ours == ["greeter@1", "greeter@2", "refunder@1"]
+    assert ours == ["greeter@1", "greeter@2", "refunder@1", "parcel-desk@1"]
     assert agents.latest("greeter").version == "2"
     refund = declared.get("refund")
     assert refund is not None
@@ -67,8 +67,7 @@ def test_examples_for_authors_are_registered(authors_page: ModuleType) -> None:
 def test_every_property_of_a_tool_is_explained() -> None:
     text = (DOCS / "agents.md").read_text()
     told = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `.*", text, re.MULTILINE))))
-    # Nothing interrupts a call yet, so there is nothing to say of it.
-    assert set(declared.Properties.__dataclass_fields__) - {"on_interrupt"} <= told
+    assert set(declared.Properties.__dataclass_fields__) <= told
 
 
 def test_every_error_an_agent_catches_is_explained() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from approvals.models import Request
 from config import launch
+from examples.situations import SITUATIONS
 from runs.models import Run
 from tests.conftest import ROOT
 from tests.docs import blocks
@@ -19,12 +20,12 @@ from tests.stack import Stack, until
 from tests.visitors import ANA, session_cookie
 
 README = ROOT / "README.md"
-COMMANDS, MAIN_JOB, AGENT, SUBMIT, PICTURE = blocks.of(README)
+COMMANDS, MAIN_JOB, DEMOS, AGENT, SUBMIT, PICTURE = blocks.of(README)
 
 
 def test_every_block_is_run_here_or_is_a_picture() -> None:
-    languages = [block.language for block in (COMMANDS, MAIN_JOB, AGENT, SUBMIT, PICTURE)]
-    assert languages == ["sh", "sh", "python", "sh", "text"]
+    languages = [block.language for block in (COMMANDS, MAIN_JOB, DEMOS, AGENT, SUBMIT, PICTURE)]
+    assert languages == ["sh", "sh", "sh", "python", "sh", "text"]
 
 
 def test_the_two_commands_are_there() -> None:
@@ -33,6 +34,12 @@ def test_the_two_commands_are_there() -> None:
     assert "test" in launch.VERBS
     assert "up" in launch.VERBS  # what `./run` alone means
     assert (ROOT / "run").stat().st_mode & 0o111
+
+
+def test_the_demos_are_those_there_are() -> None:
+    """Each is run from its command to its end in tests/journeys/test_demos.py."""
+    words = [line.split("#")[0].split() for line in DEMOS.code.splitlines()]
+    assert words == [["./run", "demo", name] for name in SITUATIONS]
 
 
 def test_the_main_job_is_ten_lines() -> None:

@@ -75,7 +75,7 @@ def test_emptied_queue_between_decision_and_pick_up(
 
 
 def test_emptied_queue_without_any_worker(stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket) -> None:
-    """The ring is lost for certain: nobody was there to hear it."""
+    """F49: the ring is lost for certain: nobody was there to hear it."""
     stack.end_sweeper()
     stack.start_sweeper(SWEEP_EVERY="2")
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
@@ -88,7 +88,7 @@ def test_emptied_queue_without_any_worker(stack: Stack, rest: Rest, ana: Visitor
 
 
 def test_queue_away_while_deciding(stack: Stack, rest: Rest, ana: Visitor, ticket: Ticket) -> None:
-    """The decision stays, pressing again shows it, and the run goes on when the queue is back."""
+    """F04: the decision stays, pressing again shows it, and the run goes on when the queue is back."""
     run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
     other = ana.context.new_page()
     ana.go(f"/requests/{ref}", other)

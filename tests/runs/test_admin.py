@@ -140,7 +140,7 @@ def test_index_shows_what_one_may_see(people: SimpleNamespace) -> None:
         for name, who in vars(people).items()
         if name in ("olu", "dot", "pat")
     }
-    looks = ["Runs", "Steps", "Effects", "Holds", "Snapshots", "Fact readings", "Journal entries"]
+    looks = ["Runs", "Steps", "Effects", "Holds", "Snapshots", "Fact readings", "Allowances", "Draws", "Journal entries", "Versions"]
     asked = ["Requests", "Revisions", "Decisions", "Permits", "Notifications"]
     rules = ["Rules", "Policy versions"]
     assert seen == {
@@ -475,11 +475,29 @@ def test_auditor_is_offered_no_verb(people: SimpleNamespace, run: Run) -> None:
     assert "Action:" not in text(client.get(LIST))
 
 
+def test_stop_now_keeps_who_why_and_which_door(olu: Client, run: Run) -> None:
+    page = do(olu, run, "stop", "at once")
+    held = Hold.objects.open().get(run=run, cause="person")
+    assert (held.why, held.opened_through, held.by_operator, held.detail) == (
+        "at once",
+        "admin",
+        True,
+        {"stop_now": True},
+    )
+    assert "stopped." in text(page)
+    assert "Olu stopped it already." in text(do(olu, run, "stop", "again"))
+
+
 def test_buttons_are_the_verbs_that_are_possible(olu: Client, run: Run) -> None:
-    assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == ["Pause", "Cancel"]
+    assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == [
+        "Pause",
+        "Stop now",
+        "Cancel",
+    ]
     holds.pause(run.pk, actor=CYD)
     assert [label for label, _, _ in olu.get(page_of(run)).context["buttons"]] == [
         "Pause",
+        "Stop now",
         "Resume",
         "Cancel",
     ]

@@ -4,10 +4,8 @@ A value is read as the signature wants it: as it was typed, else as JSON. The li
 run has no owner: operators see it, and only whom it acts for (`--for`) is kept from deciding its requests.
 """
 
-import getpass
 import json
 import math
-import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
@@ -16,7 +14,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from pydantic import ValidationError
 
-from runs import agents, lifecycle, values
+from runs import agents, allowance, lifecycle, values
 from runs.actors import Actor
 from runs.agents import Agent
 from runs.exceptions import BadArguments, BadValue, RunsError
@@ -45,6 +43,16 @@ class Command(BaseCommand):
         parser.add_argument(
             "--label", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
         )
+        parser.add_argument(
+            "--allowance",
+            action="append",
+            default=[],
+            metavar="UNIT=AMOUNT",
+            help="what it may use, as in money:EUR=12.50 or steps=100; may be repeated",
+        )
+        parser.add_argument(
+            "--draws-on", action="append", default=[], metavar="NAME", help="a shared allowance it draws on"
+        )
         parser.add_argument("--for", dest="person", default="", help="e-mail of whom the run acts for")
         parser.add_argument(
             "--wait", type=_seconds, default=0, metavar="SECONDS", help="for its end, or a stop"
@@ -53,7 +61,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             asked = _submission(options)
-            run, _ = lifecycle.submit(asked, actor=_actor())
+            run, _ = lifecycle.submit(asked, actor=Actor.command())
         except BadArguments as refused:
             raise CommandError(_sentences(refused.errors)) from None
         except RunsError as refused:
@@ -77,14 +85,6 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _actor() -> Actor:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # an account without a name, as in some containers
-        name = str(os.getuid())
-    return Actor("command", name, f"{name} at the command line", "command")
-
-
 # -- What was asked for ------------------------------------------------------------
 
 
@@ -101,7 +101,14 @@ def _submission(options: dict[str, Any]) -> lifecycle.Submission:
         )
     except ValidationError as error:
         raise CommandError(_sentences(values.problems(error))) from None
-    return lifecycle.Submission(asked.agent, asked.input, asked.labels, asked.on_behalf_of)
+    return lifecycle.Submission(
+        asked.agent,
+        asked.input,
+        asked.labels,
+        asked.on_behalf_of,
+        limits=allowance.limits(_pairs(options["allowance"], "an allowance")),
+        draws_on=tuple(dict.fromkeys(options["draws_on"])),
+    )
 
 
 def _pairs(given: list[str], what: str) -> dict[str, str]:
