@@ -30,6 +30,8 @@ MODELS = [
     "FactReading",
     "Allowance",
     "Draw",
+    "Dependency",
+    "Credential",
     "JournalEntry",
     "Versions",
     "Queue",

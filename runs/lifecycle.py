@@ -83,7 +83,8 @@ class Submission:
 def submit(asked: Submission, *, actor: Actor) -> tuple[Run, bool]:
     """A new queued run, and True; or the one the same key and body made before, and False.
 
-    Raises UnknownAgent, BadArguments, BadValue, UnknownAllowance, and KeyReused when the key came before with another body.
+    Raises UnknownAgent, BadArguments, BadValue, UnknownAllowance, and KeyReused when the key came before with
+    another body.
     """
     if asked.idempotency_key and (before := _before(asked, actor)):
         return before, False

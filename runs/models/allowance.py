@@ -1,7 +1,7 @@
 """What runs may use and have used: one row a name and unit, and a row for each call that draws on it.
 
-An allowance belongs to one run (`run:ID`, which its children draw on too) or is shared by name over many. Amounts are exact decimals; money is
-the unit `money:EUR`. `limit` null is no limit, 0 is nothing.
+An allowance belongs to one run (`run:ID`, which its children draw on too) or is shared by name over many. Amounts
+are exact decimals; money is the unit `money:EUR`. `limit` null is no limit, 0 is nothing.
 """
 
 from decimal import Decimal

@@ -41,7 +41,9 @@ class HoldQuerySet(models.QuerySet["Hold"]):
     def free_above(self) -> Self:
         """Open `ancestor` holds of runs above which nothing is held, is to stop or has ended any more."""
         stands = Q(open_holds__gt=0) | Q(stop_requested__isnull=False) | Q(status__in=sorted(ENDED))
-        above = Run.objects.annotate(above=_Among(F("pk"), OuterRef("run__ancestors"))).filter(stands, above=True)
+        above = Run.objects.annotate(above=_Among(F("pk"), OuterRef("run__ancestors"))).filter(
+            stands, above=True
+        )
         return self.open().filter(~Exists(above), cause=Cause.ANCESTOR)
 
     def to_look_at(self, now: datetime) -> Self:

@@ -168,9 +168,8 @@ class Tool(Generic[P, T]):
                 raise TypeError(
                     f"{self.name}: the fact {found.name} needs {sorted(missing)}, no arguments here"
                 )
-        if callable(estimate := self.properties.estimate):
-            if missing := set(inspect.signature(estimate).parameters) - names:
-                raise TypeError(f"{self.name}: estimate= needs {sorted(missing)}, no arguments here")
+        if missing := self._estimates_from() - names:
+            raise TypeError(f"{self.name}: estimate= needs {sorted(missing)}, no arguments here")
         for text in (self.headline, self.properties.consequence):
             fields = {f.split(".")[0].split("[")[0] for _, f, _, _ in string.Formatter().parse(text) if f}
             if unknown := fields - names:
@@ -188,6 +187,10 @@ class Tool(Generic[P, T]):
         for name in self.properties.depends_on:
             if not 0 < len(name) <= 100:
                 raise TypeError(f"{self.name}: {name!r} is no name for a dependency")
+
+    def _estimates_from(self) -> set[str]:
+        estimate = self.properties.estimate
+        return set(inspect.signature(estimate).parameters) if callable(estimate) else set()
 
     def _refuse_unfit_undo(self, word: str, undo: "Tool[..., Any] | None") -> None:
         """What undoes a call is given, by name, the call's arguments, its `result` and its `key`."""

@@ -140,7 +140,8 @@ def test_index_shows_what_one_may_see(people: SimpleNamespace) -> None:
         for name, who in vars(people).items()
         if name in ("olu", "dot", "pat")
     }
-    looks = ["Runs", "Steps", "Effects", "Holds", "Snapshots", "Fact readings", "Allowances", "Draws", "Journal entries", "Versions"]
+    looks = ["Runs", "Steps", "Effects", "Holds", "Snapshots", "Fact readings", "Allowances", "Draws"]
+    looks += ["Dependencies", "Credentials", "Journal entries", "Versions"]
     asked = ["Requests", "Revisions", "Decisions", "Permits", "Notifications"]
     rules = ["Rules", "Policy versions"]
     assert seen == {

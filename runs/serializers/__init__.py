@@ -1,0 +1,78 @@
+"""What travels through the API: `asked` comes in, `told` goes out, `made` makes it from rows.
+
+Everything is a Pydantic model. Times are ISO 8601 in UTC with a Z; a run's `version` rises whenever anything in its
+answer changes.
+"""
+
+from runs.serializers.asked import (
+    MAX_PAGE,
+    MAX_WAIT,
+    PAGE,
+    Body,
+    Compensate,
+    Filters,
+    Paged,
+    Query,
+    Reason,
+    Settle,
+    Submit,
+    TellEvent,
+    Wait,
+)
+from runs.serializers.made import agent, listed, shown, step, version, with_holds
+from runs.serializers.told import (
+    CHILDREN,
+    AgentsList,
+    Effect,
+    Failure,
+    ListedRun,
+    Place,
+    Problem,
+    RunsPage,
+    ShownAgent,
+    ShownAllowance,
+    ShownEvent,
+    ShownRun,
+    ShownStep,
+    StepsPage,
+    Swept,
+    WaitingFor,
+)
+
+__all__ = [
+    "CHILDREN",
+    "MAX_PAGE",
+    "MAX_WAIT",
+    "PAGE",
+    "AgentsList",
+    "Body",
+    "Compensate",
+    "Effect",
+    "Failure",
+    "Filters",
+    "ListedRun",
+    "Paged",
+    "Place",
+    "Problem",
+    "Query",
+    "Reason",
+    "RunsPage",
+    "Settle",
+    "ShownAgent",
+    "ShownAllowance",
+    "ShownEvent",
+    "ShownRun",
+    "ShownStep",
+    "StepsPage",
+    "Submit",
+    "Swept",
+    "TellEvent",
+    "Wait",
+    "WaitingFor",
+    "agent",
+    "listed",
+    "shown",
+    "step",
+    "version",
+    "with_holds",
+]
