@@ -19,7 +19,7 @@ from django.urls import reverse
 
 from approvals import reviewers
 from approvals.models import Notification, Request
-from approvals.presentation import digests, pages
+from approvals.presentation import chains, digests
 from runs.clock import Now, now
 
 log = structlog.get_logger(__name__)
@@ -139,7 +139,7 @@ def _context(row: Notification) -> dict[str, Any]:
         "kind": request.kind,
         "tier": request.tier,
         "decide_by": request.decide_by,
-        "chain": pages.chain(request),
+        "chain": chains.names(request),
         "fingerprint": digests.fingerprint(request.ref, request.number, request.revision.arguments_digest),
     }
     return {

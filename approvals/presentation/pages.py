@@ -12,9 +12,9 @@ from typing import Any
 from approvals import looks
 from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Request, Revision
-from approvals.presentation import digests, oddities, shown
+from approvals.presentation import chains, digests, oddities, shown
 from approvals.states import RequestKind, RequestState, Verb
-from runs import children, values
+from runs import values
 from runs.models import Step
 
 REASONS = (
@@ -86,7 +86,7 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "consequence": "" if question else shown.consequence(revision.tool, revision.arguments),
         "agent": run.agent,
         "agent_version": run.agent_version,
-        "chain": chain(request),
+        "chain": chains.names(request),
         "asked_by": run.submitter_name,
         "on_behalf_of": run.on_behalf_of,
         "proposed_at": request.opened_at,
@@ -105,12 +105,6 @@ def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
         "argument_flags": oddities.flags(revision),
         "run_held": run.open_holds > 0,
     }
-
-
-def chain(request: Request) -> str:
-    """`refund-desk › checker`: the agents that led to a child's request, the root first; empty for a root run's."""
-    runs = children.chain(request.run)
-    return " › ".join(" ".join(run.agent.split()) for run in runs) if len(runs) > 1 else ""
 
 
 def state(request: Request, now: datetime) -> str:
