@@ -100,6 +100,7 @@ def _more_of_runs(request: HttpRequest) -> list[dict[str, Any]]:
     more = [_entry("Effects", reverse("admin:runs_step_changelist") + "?effect=any")]
     if rights.sees_all(request.user):
         more.append(_entry("Versions", reverse("admin:runs_run_versions")))
+        more.append(_entry("In doubt and owed", reverse("runs_doubts")))
     if rights.is_operator(request.user):
         more.append(_entry("Queue", reverse("django_rq:home")))
     return more

@@ -71,11 +71,11 @@ def part(step: Step) -> Part:
     if why_not := _why_not(step):
         return Part(step, None, why_not)
     if tool is None:
-        return Part(step, None, f"{step.tool} declares nothing that undoes it.")
+        return Part(step, None, f"Nothing is declared that undoes {step.tool}.")
     try:
         arguments = json.loads(claims.undoing(step, tool))
     except BadArguments as error:
-        return Part(step, None, f"{tool.name} cannot be called for it: {error}.")
+        return Part(step, None, f"It cannot be undone by {tool.name}: {error}.")
     return Part(step, Undo(index=step.index, tool=tool.name, arguments=arguments))
 
 

@@ -71,7 +71,7 @@ def resolve(call: Call[Any], step: Step, at: datetime) -> Again | Adopt | Doubt:
     assert step.may_act_until is not None
     left = (step.may_act_until - at).total_seconds()
     if tool.properties.verify is None:
-        why = "nobody can tell whether it happened, and the tool has no way to find out"
+        why = "Nobody can tell whether it happened, and the tool has no way to find out."
         return Doubt(why, left if left > 0 else None)
     return _verified(call, step.key, left)
 
@@ -98,7 +98,7 @@ def verified(tool: Tool[..., Any], effect_key: str) -> Known | Doubt | None:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an author's code: whatever it raises is "cannot tell"
-        why = f"looking whether it happened failed: {type(error).__name__}: {recorded.message(error)}"
+        why = f"Looking whether it happened failed: {type(error).__name__}: {recorded.message(error)}"
         return Doubt(why[:500], None)
 
 

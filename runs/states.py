@@ -46,7 +46,7 @@ class Cause(TextChoices):
     ALLOWANCE = "allowance"
     DEPENDENCY = "dependency"
     CREDENTIAL = "credential"
-    IN_DOUBT = "in_doubt"
+    IN_DOUBT = "in_doubt", "In doubt"
     DIVERGED = "diverged"
     VERSION = "version"
     TIMER = "timer"
@@ -71,7 +71,7 @@ class ClaimState(TextChoices):
     OWED = "owed"
     GIVING = "giving", "being given back"
     STUCK = "stuck"
-    GIVEN_BACK = "given_back"
+    GIVEN_BACK = "given_back", "given back"
 
 
 class Health(TextChoices):

@@ -75,6 +75,12 @@ def send_money(context: ToolContext, amount: int) -> str:
     return _receive(context, "send_money", amount=amount)  # type: ignore[no-any-return]
 
 
+@tool(effect=True, idempotent=True, timeout=SHORT, compensate=recall)
+def send_again(context: ToolContext, amount: int) -> str:
+    """Send {amount}, under a key the outside honours."""
+    return _receive(context, "send_again", amount=amount)  # type: ignore[no-any-return]
+
+
 BOOKS = {"book": book, "book_keyed": book_keyed, "book_checked": book_checked}
 
 
@@ -109,5 +115,14 @@ async def sender(run: RunContext) -> str:
     """One transfer, and what came of it."""
     try:
         return await send_money(5)
+    except Exception as error:
+        return f"{type(error).__name__}: {', '.join(map(str, error.args))}"
+
+
+@agent()
+async def resender(run: RunContext) -> str:
+    """One transfer that may be repeated, and what came of it."""
+    try:
+        return await send_again(5)
     except Exception as error:
         return f"{type(error).__name__}: {', '.join(map(str, error.args))}"

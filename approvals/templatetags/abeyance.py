@@ -17,6 +17,7 @@ from django.conf import settings
 from django.forms import BaseForm, BoundField
 
 from approvals.presentation import reveal, tree
+from runs.views.timeline import released as released_words
 
 register = template.Library()
 
@@ -83,12 +84,15 @@ FACT_STATES = {
 }
 
 CAUSES = {
-    "approval": "waits for an approval",
-    "question": "waits for an answer",
-    "person": "paused by a person",
-    "dependency": "waits for an outside service",
-    "in_doubt": "an effect is in doubt",
-    "diverged": "the replay differs from the record",
+    "person": "pause",
+    "ancestor": "a run above",
+    "allowance": "allowance",
+    "dependency": "outside service",
+    "in_doubt": "effect in doubt",
+    "diverged": "difference from the record",
+    "version": "version without a worker",
+    "timer": "date",
+    "child": "a run below",
 }
 
 
@@ -137,8 +141,15 @@ def step_word(step: Any) -> str:
 
 @register.simple_tag
 def cause(*, word: str) -> str:
-    """A hold's cause in words."""
+    """A hold's cause in words, the same while it is open and afterwards."""
     return CAUSES.get(word, word.replace("_", " "))
+
+
+@register.filter
+def released_as(resolution: str) -> str:
+    """What released a hold, in words."""
+    said = released_words(resolution)
+    return f"{said[:1].lower()}{said[1:]}"
 
 
 @register.simple_tag

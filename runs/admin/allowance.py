@@ -199,7 +199,7 @@ class AllowanceAdmin(WithVerbs, looking.Looking):
 
     @admin.display(description="Limit")
     def limit_now(self, row: Allowance) -> str:
-        return "none" if row.limit is None else allowance.plain(row.limit)
+        return "none" if row.limit is None else allowance.figure(row.limit, row.unit)
 
     @admin.display(description="Soft mark")
     def soft_now(self, row: Allowance) -> str:
@@ -207,15 +207,15 @@ class AllowanceAdmin(WithVerbs, looking.Looking):
 
     @admin.display(description="Used")
     def used_now(self, row: Allowance) -> str:
-        return allowance.plain(row.used)
+        return allowance.figure(row.used, row.unit)
 
     @admin.display(description="Reserved")
     def reserved_now(self, row: Allowance) -> str:
-        return allowance.plain(row.reserved)
+        return allowance.figure(row.reserved, row.unit)
 
     @admin.display(description="Left")
     def left_now(self, row: Allowance) -> str:
-        return "no limit" if row.remaining is None else allowance.plain(row.remaining)
+        return "no limit" if row.remaining is None else allowance.figure(row.remaining, row.unit)
 
     @admin.display(description="Calls that wait")
     def waiting(self, row: Allowance) -> int:

@@ -5,7 +5,18 @@ receipt, `marks` is what operators set, and what goes on because of it. Amounts 
 null is no limit, 0 is nothing.
 """
 
-from runs.allowance.amounts import MONEY, SECONDS, STEPS, Usage, amount, limits, plain, unit, worded
+from runs.allowance.amounts import (
+    MONEY,
+    SECONDS,
+    STEPS,
+    Usage,
+    amount,
+    figure,
+    limits,
+    plain,
+    unit,
+    worded,
+)
 from runs.allowance.draws import Want, charge, close, fits, give_back, lacking, reserve, settle, wanted
 from runs.allowance.marks import asked_for, release_covered, set_limit, share, top_up
 
@@ -23,6 +34,7 @@ __all__ = [
     "give_back",
     "lacking",
     "limits",
+    "figure",
     "plain",
     "release_covered",
     "reserve",

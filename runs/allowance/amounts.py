@@ -55,11 +55,18 @@ def plain(value: Decimal) -> str:
 
 def worded(value: Decimal, of: str) -> str:
     """An amount with its unit, as people read it: 0.60 EUR, 1 step, 812 tokens."""
-    digits = plain(value)
     if of.startswith(MONEY):
-        whole, _, rest = digits.partition(".")
-        return f"{whole}.{rest.ljust(2, '0')} {of.removeprefix(MONEY)}"
-    return f"{digits} {of.removesuffix('s') if value == 1 else of}"
+        return f"{figure(value, of)} {of.removeprefix(MONEY)}"
+    return f"{plain(value)} {of.removesuffix('s') if value == 1 else of}"
+
+
+def figure(value: Decimal, of: str) -> str:
+    """An amount beside its unit: money has two places at least."""
+    digits = plain(value)
+    if not of.startswith(MONEY):
+        return digits
+    whole, _, rest = digits.partition(".")
+    return f"{whole}.{rest.ljust(2, '0')}"
 
 
 def limits(given: Mapping[str, Any]) -> tuple[Limit, ...]:

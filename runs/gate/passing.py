@@ -222,7 +222,7 @@ def _drifted(
     changed: list[Change],
 ) -> Pass:
     """The world differs from the one decided on: people are asked again, or the agent plans again."""
-    why = "the facts changed before the call"
+    why = "The facts changed before the call"
     if proposal.call.tool.properties.on_drift == "replan":
         _revoke(fence, step, f"{why}; the agent plans again")
         return Settled(effects.refused(Stale([c.title for c in changed]), proposal.call.tool))

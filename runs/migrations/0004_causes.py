@@ -176,7 +176,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='step',
             name='claim',
-            field=models.CharField(blank=True, choices=[('held', 'Held'), ('owed', 'Owed'), ('giving', 'being given back'), ('stuck', 'Stuck'), ('given_back', 'Given Back')], db_default='', max_length=12),
+            field=models.CharField(blank=True, choices=[('held', 'Held'), ('owed', 'Owed'), ('giving', 'being given back'), ('stuck', 'Stuck'), ('given_back', 'given back')], db_default='', max_length=12),
         ),
         migrations.AddField(
             model_name='step',
@@ -201,7 +201,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='hold',
             name='cause',
-            field=models.CharField(choices=[('approval', 'Approval'), ('question', 'Question'), ('person', 'Person'), ('ancestor', 'Ancestor'), ('allowance', 'Allowance'), ('dependency', 'Dependency'), ('credential', 'Credential'), ('in_doubt', 'In Doubt'), ('diverged', 'Diverged'), ('version', 'Version'), ('timer', 'Timer'), ('event', 'Event'), ('child', 'Child')], max_length=20),
+            field=models.CharField(choices=[('approval', 'Approval'), ('question', 'Question'), ('person', 'Person'), ('ancestor', 'Ancestor'), ('allowance', 'Allowance'), ('dependency', 'Dependency'), ('credential', 'Credential'), ('in_doubt', 'In doubt'), ('diverged', 'Diverged'), ('version', 'Version'), ('timer', 'Timer'), ('event', 'Event'), ('child', 'Child')], max_length=20),
         ),
         migrations.AddIndex(
             model_name='hold',

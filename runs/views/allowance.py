@@ -1,5 +1,7 @@
 """Topping up an allowance from the page of a run that draws on it. Operators only."""
 
+from decimal import Decimal
+
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -10,7 +12,7 @@ from runs import allowance, journal
 from runs.callers import Caller
 from runs.exceptions import BadValue, KeyReused, NotFound, WrongState
 from runs.models import Allowance, Run
-from runs.views import pages, usage
+from runs.views import pages
 
 
 @require_POST
@@ -32,8 +34,8 @@ def top_up(request: HttpRequest, caller: Caller, run: Run, allowance_id: int) ->
     except (WrongState, KeyReused) as lost:
         _refused(run, caller, lost.code)
         return pages.show(request, caller, run, status=409, conflict=f"{str(lost).capitalize()}.")
-    limit = usage.figure(raised.limit)
-    messages.success(request, f"The limit is {limit} {row.unit} now. Calls that fit go on.")
+    limit = allowance.worded(raised.limit or Decimal(0), row.unit)
+    messages.success(request, f"The limit is {limit} now. Calls that fit go on.")
     response = redirect(run)
     response.status_code = 303
     return response

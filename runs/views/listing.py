@@ -40,6 +40,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "statuses": RunStatus.choices,
         "agents": sorted({made.name for made in agents.all_versions()} | ({agent} if agent else set())),
         "filtered": bool(status or agent),
+        "sees_all": caller.sees_all,
         "all_of": agent if caller.operator and bulk.known(agent) else "",
         "page": page,
     }

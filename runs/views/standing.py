@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from runs.models import Hold, JournalEntry, Run, Step
-from runs.states import Cause, RunStatus
+from runs.states import Cause, RunStatus, Then
 
 #: What a call waits for, by the cause of its hold; `{step}` is its index.
 WAITS = {
@@ -146,7 +146,8 @@ def _part(hold: Hold) -> Part:
     index = hold.step.index if hold.step else ""
     people = getattr(hold, "people", "") or "a reviewer"
     text = WAITS.get(Cause(hold.cause), hold.get_cause_display()).format(step=index, people=people)
-    return Part(text, hold.expires_at, hold.opened_at, getattr(hold, "request_url", ""))
+    until = None if hold.on_expiry == Then.WAIT else hold.expires_at  # then operators are told, and it waits on
+    return Part(text, until, hold.opened_at, getattr(hold, "request_url", ""))
 
 
 def steps(indexes: list[int]) -> str:

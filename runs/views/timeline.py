@@ -46,6 +46,14 @@ RELEASED = {
     "covered": "The allowance covers it now",
     "child_ended": "Its child has ended",
     "ancestor_free": "The run above goes on",
+    "event": "Its event came",
+    "happened": "Settled: it happened",
+    "did_not_happen": "Settled: it did not happen",
+    "compensated": "Undone",
+    "accepted": "Difference accepted",
+    "other_code": "Workers have other code of its version",
+    "version_is_back": "A worker has its version",
+    "run_ended": "The run ended",
 }
 
 
@@ -135,9 +143,14 @@ def _words(verb: str, said: dict[str, Any]) -> tuple[str, str]:
     if verb == "released":
         resolution = said["resolution"]
         kind = "decided" if resolution in ("approved", "rejected", "answered") else "release"
-        return kind, RELEASED.get(resolution, _sentence(resolution))
+        return kind, released(resolution)
     kind = {"in_doubt": "doubt", "evidence": "effect", "not_sent": "effect"}.get(verb, "run")
     return kind, SAID.get(verb, _sentence(verb))
+
+
+def released(resolution: str) -> str:
+    """What released a hold, as a sentence begins."""
+    return RELEASED.get(resolution, _sentence(resolution))
 
 
 def _held(cause: str) -> str:
@@ -149,6 +162,11 @@ def _held(cause: str) -> str:
         "timer": "Sleeps",
         "event": "Waits for an event",
         "ancestor": "Held by a run above it",
+        "allowance": "Waits: its allowance does not cover it",
+        "dependency": "Waits for an outside service",
+        "credential": "Waits for a credential",
+        "diverged": "Held: it differs from its record",
+        "version": "Waits for a worker with its version",
     }
     return waits.get(cause, f"Held: {cause.replace('_', ' ')}")
 

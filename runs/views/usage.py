@@ -11,7 +11,7 @@ from runs.models import Allowance, Run
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """One allowance. Amounts are text, `limit` and `left` empty where there is no limit; `percent` is what is used
+    """One allowance. Of money, `unit` is its currency. Amounts are text, `limit` and `left` empty where there is no limit; `percent` is what is used
     and reserved of the limit, 100 at most. `once` makes a top-up that is sent twice one."""
 
     id: int
@@ -39,8 +39,8 @@ def meters(run: Run, caller: Caller) -> list[Meter]:
     return [_meter(row, may=caller.operator and not run.ended) for row in rows]
 
 
-def figure(value: Decimal | None) -> str:
-    return "" if value is None else allowance.plain(value)
+def _figure(value: Decimal | None, unit: str) -> str:
+    return "" if value is None else allowance.figure(value, unit)
 
 
 def _meter(row: Allowance, *, may: bool) -> Meter:
@@ -48,12 +48,12 @@ def _meter(row: Allowance, *, may: bool) -> Meter:
     percent = 0 if row.limit is None else 100 if not row.limit else min(100, int(taken * 100 / row.limit))
     return Meter(
         id=row.pk,
-        unit=row.unit,
+        unit=row.unit.removeprefix(allowance.MONEY),
         shared=row.name if row.shared else "",
-        limit=figure(row.limit),
-        used=allowance.plain(row.used),
-        reserved=allowance.plain(row.reserved) if row.reserved else "",
-        left=figure(row.remaining),
+        limit=_figure(row.limit, row.unit),
+        used=_figure(row.used, row.unit),
+        reserved=_figure(row.reserved, row.unit) if row.reserved else "",
+        left=_figure(row.remaining, row.unit),
         percent=percent,
         low=row.soft_told_at is not None or percent == 100,
         may_top_up=may and row.limit is not None,

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from approvals.models import Request
-from runs import doubts, effects
+from approvals.models import Permit, Request
+from runs import doubts, effects, lifecycle
 from runs.actors import Actor
 from runs.agents import RunContext, agent
 from runs.doubts import Said
+from runs.execution.record import Record
 from runs.invocation import Known
 from runs.models import Run, Step
 from runs.states import Cause
@@ -163,3 +164,45 @@ def test_unreadable_at_the_call_does_not_make_the_agent_plan_again(people: Simpl
     desk.later(31)
     desk.holds.look_again(hold.pk)
     assert desk.result(request) == ["paid 240.00"]
+
+
+class Killed(BaseException):
+    """As if the process had died."""
+
+
+def test_replan_whose_worker_dies_before_its_record_plans_again_and_asks_nobody(
+    people: SimpleNamespace,
+) -> None:
+    """What was approved is taken back in the commit of what the agent is told, or not at all."""
+    desk.world.facts["given"] = Decimal("10.00")
+    request = desk.opened("approvals-planner")
+    desk.decide(request, people.ana)
+    desk.world.facts["given"] = Decimal("99.00")
+
+    def die(*args: Any, **more: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Record, "settle", die)
+        with pytest.raises(Killed):
+            desk.drive(request)
+    assert desk.fresh(request).state == "in_force"
+    desk.later(16)
+    lifecycle.recover(request.run_id)
+    desk.drive(request)
+    assert desk.fresh(request).state == "superseded"
+    desk.decide(Request.objects.exclude(pk=request.pk).get(), people.ana)
+    assert desk.result(request) == ["Stale", "['Balance']", "paid 1.00"]
+
+
+def test_late_result_takes_an_approval_back_that_nobody_used(people: SimpleNamespace) -> None:
+    """A run that has ended leaves no permit behind."""
+    request = in_doubt(people)
+    doubts.settle(request.run_id, 0, NOT, actor=OLU)
+    desk.drive(request)
+    desk.decide(request, people.ben)
+    assert desk.fresh(request).state == "in_force"
+    late(request)
+    assert (desk.result(request), desk.world.n("send_out")) == ("paid late", 1)
+    assert desk.fresh(request).state == "superseded"
+    assert not Permit.objects.in_force().exists()

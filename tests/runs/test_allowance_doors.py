@@ -74,7 +74,7 @@ def limit(row: Allowance) -> Decimal | None:
 def test_page_shows_what_the_run_may_use(people: SimpleNamespace, run: Run) -> None:
     shown = text(page(people.cyd, run))
     assert (
-        "steps 0 % 0 used of 3; 3 left tokens 0 used; no limit money:EUR shared: team 0 % 0 used of 100; 100 left"
+        "Steps 0 % 0 of 3 used, 3 left Tokens 0 used, no limit EUR shared: team 0 % 0.00 of 100.00 used, 100.00 left"
         in shown
     )
     assert "Top up" not in shown

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runs import compensation, doubts, effects, endings, lifecycle
+from runs import clock, compensation, doubts, effects, endings, holds, lifecycle, sweeper
 from runs.actors import Actor
 from runs.doubts import Said
 from runs.exceptions import UnknownAgent, WrongState
@@ -182,7 +182,7 @@ def test_plan_says_what_cannot_be_undone(outside: Outside) -> None:
     run = driven("charger")
     parts = compensation.plan(run)
     assert [(p.step.index, p.why_not) for p in parts] == [
-        (2, "note declares nothing that undoes it."),
+        (2, "Nothing is declared that undoes note."),
         (1, ""),
         (0, ""),
     ]
@@ -282,6 +282,36 @@ def test_late_result_while_it_is_undone(works: bool, outside: Outside) -> None:
     assert (result(run), step(run, 0).effect) == expected
 
 
+def test_look_that_was_due_when_it_began_to_be_undone_looks_no_more(outside: Outside) -> None:
+    """The sweeper found it a moment before a person had it undone: it is not sent again meanwhile."""
+    outside.will("send_again", "act_then_raise")
+    run = driven("resender")
+    later(3600)
+    due = list(sweeper._verbs["look_again"].find(clock.now()))
+    assert due == [open_hold(run).pk]
+    undo(run)
+    assert sweeper._verbs["look_again"].act(due[0]) is False
+    assert (causes(run), outside.n("send_again")) == (["in_doubt"], 1)
+
+
+def test_call_that_is_being_undone_is_not_sent_again_whatever_releases_it(outside: Outside) -> None:
+    outside.will("send_again", "act_then_raise")
+    run = driven("resender")
+    later(3600)
+    undoing = undo(run)
+    holds.look_again(open_hold(run).pk)
+    run.refresh_from_db()
+    assert (drive(run).status, causes(run), len(outside.tried("send_again"))) == (
+        RunStatus.SUSPENDED,
+        ["in_doubt"],
+        1,
+    )
+    drive(undoing)
+    hear()
+    run.refresh_from_db()
+    assert result(drive(run)) == "Compensated: the payee is gone"
+
+
 def test_doubt_undone_after_the_end_changes_the_ledger(outside: Outside) -> None:
     run = in_doubt(outside)
     endings.cancel(run.pk, actor=CYD)
@@ -292,12 +322,12 @@ def test_doubt_undone_after_the_end_changes_the_ledger(outside: Outside) -> None
 
 def test_doubt_cannot_be_undone_without_the_result_its_undo_needs(outside: Outside) -> None:
     run = in_doubt(outside, "charger", "charge")
-    with pytest.raises(WrongState, match=r"refund cannot be called for it: .*result"):
+    with pytest.raises(WrongState, match=r"cannot be undone by refund: .*result"):
         doubts.settle(run.pk, 0, UNDO, actor=OPERATOR)
     assert step(run, 0).compensated_by is None
 
 
 def test_doubt_of_a_tool_that_nothing_undoes(outside: Outside) -> None:
     run = in_doubt(outside, "payer", "pay")
-    with pytest.raises(WrongState, match="pay declares nothing that undoes it"):
+    with pytest.raises(WrongState, match="Nothing is declared that undoes pay"):
         doubts.settle(run.pk, 0, UNDO, actor=OPERATOR)

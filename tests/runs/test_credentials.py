@@ -270,6 +270,22 @@ def test_pause_between_the_renewal_and_the_next_attempt() -> None:
     assert result(go_on(run)) == "done at attempt 2"
 
 
+def test_pause_after_the_renewal_of_an_attempt_before_which_one_may_have_acted() -> None:
+    """The first attempt's answer was lost: that the second did nothing does not make it undone."""
+    vault.words = [ConnectionResetError("the line went dead")]
+    run = driven("remitter", how="remit_keyed")
+    assert causes(run) == ["in_doubt"]
+    vault.refuses = {"value-number-0"}
+    later(3600)
+    sweep_run(run)
+    with points.on("after-renewal", lambda: holds.pause(run.pk, actor=OPERATOR)):
+        drive(run)
+    assert (len(vault.sent), step(run, 0).effect, step(run, 0).status) == (2, "in_doubt", "dispatched")
+    holds.unpause(run.pk, actor=OPERATOR)
+    later(3600)
+    assert result(go_on(run)) == "done at attempt 3"
+
+
 # -- Providers ------------------------------------------------------------------------------------
 
 

@@ -81,10 +81,10 @@ def test_page_says_what_was_sent_and_what_is_known(people: SimpleNamespace, outs
         "ACME",
         step(run, 0).key,
         step(run, 0).arguments_digest,
-        "nobody can tell whether",
+        "Nobody can tell whether",
     ):
         assert part in told, part
-    assert "Not now: Pay declares nothing that undoes it." in told
+    assert "Not now. Nothing is declared that undoes pay." in told
     assert (inline(answer), rows(), len(outside.tried())) == ([], before, 1)
 
 
@@ -349,7 +349,7 @@ def test_admin_undoes_and_says_what_stays(people: SimpleNamespace, outside: Outs
     where = reverse("admin:runs_run_do", args=[run.pk, "compensate"])
     told = text(client.get(where))
     assert "Would call refund (step 1), refund (step 0)." in told
-    assert "Stays as it is: step 2: note declares nothing that undoes it." in told
+    assert "Stays as it is: step 2: Nothing is declared that undoes note." in told
     client.post(where, {"reason": "wrong customer"})
     made = Run.objects.get(agent="abeyance.compensate")
     assert (made.submitter_name, Step.objects.filter(compensated_by=made).count()) == ("Olu", 2)

@@ -9,16 +9,19 @@ from datetime import timedelta
 
 import pytest
 from django.conf import settings
+from django.db import transaction
 
-from runs import clock, effects, endings, holds, lifecycle, points
+from runs import allowance, clock, doubts, effects, endings, holds, lifecycle, points
 from runs import lease as leases
 from runs.actors import Actor
+from runs.doubts import Said
 from runs.invocation import Known
 from runs.models import Run, Step
 from runs.states import Cause, RunStatus
 from tests.agents_for_tests import SHORT
 from tests.factories import (
     CYD,
+    OPERATOR,
     approve,
     causes,
     drive,
@@ -359,6 +362,26 @@ def test_death_in_a_retry_counts_as_any(how: str, outside: Outside) -> None:
     assert len(outside.tried(how)) == (3 if how == "pay_keyed" else 1)
 
 
+@pytest.mark.parametrize("how", ["pay_keyed", "pay_again"])
+def test_not_sent_after_an_attempt_that_may_have_acted_is_no_refusal(how: str, outside: Outside) -> None:
+    """That the second attempt reached nobody says nothing of the first; it is repeated under its key."""
+    outside.will(how, "act_then_raise", "not_sent", "not_sent")
+    run = until_settled(driven("payer", how=how))
+    assert (run.status, step(run, 0).effect) == (RunStatus.SUCCEEDED, "confirmed")
+    assert (len(outside.tried(how)), len(outside.keys(how))) == (4, 1)
+
+
+def test_refusal_after_an_attempt_that_may_have_acted_is_the_outsides_word(outside: Outside) -> None:
+    """Who honours the key knows of the first attempt when it declines the second."""
+    outside.will("pay_keyed", "raise", "refuse")
+    run = until_settled(driven("payer", how="pay_keyed"))
+    assert (run.status, step(run, 0).effect, error(run)["args"][0]) == (
+        RunStatus.FAILED,
+        "refused",
+        "TurnedDown",
+    )
+
+
 # -- Two workers ------------------------------------------------------------------------------------
 
 
@@ -414,6 +437,43 @@ def test_refusal_of_a_worker_that_lost_the_run_is_evidence_of_a_refusal(outside:
     drive(run)
     assert (run.status, step(run, 0).effect) == (RunStatus.FAILED, "refused")
     assert error(run)["args"] == ["TurnedDown", "no such account"]
+
+
+def test_not_sent_of_a_worker_that_lost_the_run_refuses_nothing_that_may_have_acted(outside: Outside) -> None:
+    outside.will("pay_keyed", "act_then_raise", "not_sent")
+    run = driven("payer", how="pay_keyed")
+    later(3600)
+    go_on_once = sweep_run(run)
+
+    def lose() -> None:
+        Run.objects.filter(pk=run.pk).update(lease_until=clock.now() - timedelta(seconds=1))
+        assert lifecycle.recover(run.pk)
+
+    with points.on("after-effect-before-record", lose):
+        drive(run)
+    assert (go_on_once, len(outside.tried("pay_keyed")), step(run, 0).attempt) == (["look_again"], 2, 2)
+    assert step(run, 0).evidence == []
+    assert (until_settled(run).status, step(run, 0).effect) == (RunStatus.SUCCEEDED, "confirmed")
+
+
+@pytest.mark.parametrize("point", ["after-effect-before-record", "after-boundary"])
+def test_results_of_calls_side_by_side_are_evidence_when_the_run_is_lost(
+    point: str, outside: Outside
+) -> None:
+    """Each is kept, not only the first one's, and nobody is asked about any."""
+    run = submitted("batch")
+
+    def lose() -> None:
+        if len(outside.tried("pay")) == 3 and Run.objects.get(pk=run.pk).status == RunStatus.RUNNING:
+            Run.objects.filter(pk=run.pk).update(lease_until=clock.now() - timedelta(seconds=1))
+            assert lifecycle.recover(run.pk)
+
+    with points.on(point, lose):
+        drive(run)
+    run.refresh_from_db()
+    assert run.status == RunStatus.QUEUED
+    assert all(row.settled or row.evidence for row in run.steps.all())
+    assert (until_settled(run).status, outside.n("pay")) == (RunStatus.SUCCEEDED, 3)
 
 
 def test_stale_worker_writes_nothing(outside: Outside) -> None:
@@ -554,3 +614,24 @@ def test_backoff_doubles_to_five_minutes(attempt: int, seconds: float) -> None:
     from tests.agents_for_tests import pay_keyed
 
     assert effects.backoff(pay_keyed, attempt) == pytest.approx(seconds)
+
+
+def test_result_that_comes_while_the_next_attempt_waits_for_its_allowance(outside: Outside) -> None:
+    """A person said that it did not happen, and it had: it waits for nothing any more."""
+    run = in_doubt(outside)
+    later(LIMIT + 2)
+    go_on(run)
+    doubts.settle(run.pk, 0, Said("did_not_happen", "the bank has nothing"), actor=OPERATOR)
+    run.refresh_from_db()
+    fence = lifecycle.take(run.pk, "w")
+    assert fence is not None
+    with transaction.atomic():
+        row = allowance.lacking(lifecycle.lock(run.pk), "tokens")
+        said = {"need": "1", "unit": "tokens"}
+        told = {"subject": str(row.pk), "detail": said, "step": step(run, 0), "why": "It needs 1 token."}
+        holds.place(lifecycle.lock(run.pk), cause=Cause.ALLOWANCE, actor=fence.actor, **told)  # type: ignore[arg-type]
+    lifecycle.park(fence, Run.objects.get(pk=run.pk).wakes)
+    bring(run)
+    assert causes(run) == []
+    run.refresh_from_db()
+    assert (result(drive(run)), outside.n("pay")) == ("late receipt", 1)
