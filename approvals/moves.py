@@ -2,7 +2,8 @@
 
 Who asked for it travels by address, so that the same persons review it there as little as here. Of open requests the
 facts and what policy asked for travel; there they are opened again under the rules of the place, the stricter of
-both. Decisions and approvals do not travel: they were made by people of another place.
+both. Decisions and approvals do not travel: they were made by people of another place. So what may have been sent
+under one is not sent again by itself: people here settle it.
 """
 
 import dataclasses
@@ -14,16 +15,17 @@ from approvals import authority, looks, policies, requests
 from approvals.models import ApiKey, Request
 from approvals.policies import Judgement, Reviewers
 from approvals.states import PENDING, STANDING
-from runs import agents, tools
+from runs import agents, effects, holds, journal, tools
 from runs.actors import Actor
 from runs.exceptions import BadBundle, WrongState
 from runs.gate import Proposal
 from runs.models import Hold, Run, Step
 from runs.moves.contract import Who
-from runs.states import Cause
+from runs.states import Cause, EffectState, StepStatus
 from runs.tools.calls import Call
 
 WAIT_FOR_PEOPLE = (Cause.APPROVAL, Cause.QUESTION)
+SENT_ELSEWHERE = "It may have been sent from another installation, and the rules here ask people about it."
 
 
 class People:
@@ -55,6 +57,9 @@ class People:
         for hold in waiting:
             assert hold.step is not None
             _ask_again(run, hold, hold.step, told["requests"].get(str(hold.pk)))
+        for step in Step.objects.filter(run=run, status=StepStatus.DISPATCHED):
+            if effects.from_evidence(step) is None and not _allowed(run, step):
+                _leave_to_people(run, step, actor)
 
 
 # -- Who asked ---------------------------------------------------------------------------
@@ -123,6 +128,28 @@ def _judge(run: Run, step: Step, told: dict[str, Any] | None) -> Judgement:
     both = policies.stricter(there, here)
     reviewers = here.reviewers if here.verdict == "hold" else there.reviewers
     return dataclasses.replace(both, reviewers=reviewers)
+
+
+def _allowed(run: Run, step: Step) -> bool:
+    """Whether the rules here let go what was sent there without asking anybody."""
+    tool = tools.get(step.tool)
+    if tool is None:
+        raise BadBundle(f"there is no tool {step.tool} here")
+    asked = dataclasses.replace(_proposal(run, step, Call(tool, step.sent)), arguments=step.sent)
+    return authority.Authority().judge(asked).verdict == "allow"
+
+
+def _leave_to_people(run: Run, step: Step, actor: Actor) -> None:
+    """It is not sent again by itself: that it was approved is only told by the bundle."""
+    standing = Hold.objects.open().filter(step=step, cause=Cause.IN_DOUBT).first()
+    if standing is not None:
+        Hold.objects.filter(pk=standing.pk).update(look_again_at=None, why=SENT_ELSEWHERE)
+    journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why=SENT_ELSEWHERE)
+    if standing is None:
+        Step.objects.filter(pk=step.pk).update(effect=EffectState.IN_DOUBT)
+        step.effect = EffectState.IN_DOUBT
+        detail = {"attempt": step.attempt, "key": step.key}
+        holds.place(run, cause=Cause.IN_DOUBT, actor=actor, step=step, why=SENT_ELSEWHERE, detail=detail)
 
 
 def _group(reviewers: Reviewers | None) -> Reviewers | None:

@@ -20,8 +20,11 @@ from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.facts import Change, Reading
 from runs.gate import Asked
-from runs.models import Hold, Run, Step
+from runs.models import Hold, JournalEntry, Run, Step
 from runs.states import Cause
+
+#: Actors whose name says who it was; the others are the machinery.
+BY_NAME = frozenset({"person", "key", "command"})
 
 
 def open_or_reopen(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
@@ -222,3 +225,9 @@ def cancel_all(run: Run, actor: Actor, why: str) -> None:
     """The run has ended: nothing of it can be decided any more."""
     for request in Request.objects.filter(run=run, state__in=PENDING | STANDING):
         close(request, RequestState.CANCELLED, why=why or f"the run is {run.status}", actor=actor)
+
+
+def closed_by(request: Request) -> str:
+    """The name of who ended it; empty where nobody did: its time was up, or its run ended by itself."""
+    last = JournalEntry.objects.of(request.stream).filter(verb=request.state).last()
+    return last.actor_name if last is not None and last.actor_kind in BY_NAME else ""

@@ -25,6 +25,7 @@ MODELS = [
     "Run",
     "Step",
     "Effects",
+    "In doubt and owed",
     "Hold",
     "Snapshot",
     "FactReading",

@@ -154,7 +154,9 @@ def give_back(step_id: int, tries: int) -> bool:
 
 def _take(step: Step, tries: int) -> bool:
     """Takes the row, so that nobody else tries."""
-    owed = Step.objects.filter(pk=step.pk, claim=ClaimState.OWED, claim_tries=tries)
+    owed = Step.objects.filter(
+        pk=step.pk, claim=ClaimState.OWED, claim_tries=tries, compensated_by__isnull=True
+    )
     limit = PREPARES_WITHIN
     taken = owed.update(claim=ClaimState.GIVING, claim_tries=F("claim_tries") + 1, claim_due_at=Now() + limit)
     step.refresh_from_db()

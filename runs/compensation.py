@@ -97,12 +97,15 @@ def compensate(
 ) -> Run:
     """Starts the run that undoes what an ended run did, or only the steps at `indexes`. Its submitter is who asks.
 
-    Raises NotFound; WrongState: the run has not ended, there is nothing to undo, or a step named cannot be undone.
+    Raises NotFound; WrongState: the run has not ended, or goes on elsewhere, there is nothing to undo, or a step
+    named cannot be undone.
     """
     with transaction.atomic():
         run = lifecycle.lock(run_id)
         if not run.ended:
             raise WrongState(f"run {run_id} is {run.status}; what it did is undone after it has ended")
+        if lifecycle.went_elsewhere(run):
+            raise WrongState(f"run {run_id} goes on in another installation; what it did is undone there")
         parts = plan(run) if indexes is None else [_named(run, index) for index in _backwards(indexes)]
         able = [each for each in parts if each.call is not None]
         if not able:
@@ -144,8 +147,10 @@ def start(run: Run, parts: Sequence[Part], *, actor: Actor, owner_id: str, why: 
     journal.write(
         made, actor, "submitted", agent=str(undo), on_behalf_of=made.on_behalf_of, undoes=str(run.pk)
     )
-    Step.objects.filter(pk__in=[each.step.pk for each in parts]).update(compensated_by=made)
     indexes = [each.step.index for each in parts]
+    mine = Step.objects.filter(pk__in=[each.step.pk for each in parts], compensated_by__isnull=True)
+    if mine.exclude(claim=ClaimState.GIVING).update(compensated_by=made) != len(parts):
+        raise WrongState(f"something run {run.pk} reserved is being given back at this moment")
     journal.write(run, actor, "compensation_started", run=str(made.pk), indexes=indexes, why=why)
     queues.ring(made.pk)
     return made

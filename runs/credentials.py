@@ -167,7 +167,7 @@ def _named(names: Sequence[str], error: CredentialRefused) -> str:
     if error.credential in names:
         return error.credential
     said = redaction.kept(error.credential, 50)
-    why = f"the tool says that “{said}” was refused, which it does not name in credentials="
+    why = f"The tool says that “{said}” was refused, which it does not name in credentials=."
     raise _needed(names[0] if names else "unknown", NeedsAuthorisation("", why))
 
 
@@ -193,7 +193,7 @@ def _renew(name: str) -> None:
     ask = _provider(name).renew
     try:
         if ask is None:
-            why = "it was refused, and its provider cannot renew it"
+            why = "It was refused, and its provider cannot renew it."
             raise _needed(name, NeedsAuthorisation("", why))
         _asked(name, ask, RENEWS_WITHIN - MARGIN)
     except BaseException:

@@ -100,7 +100,7 @@ def _said_before(step: Step, said: Said, actor: Actor) -> bool:
 
 def forbids(run: Run, step: Step, answer: Answer) -> str:
     """Why an answer cannot be given as things stand; empty: it can."""
-    if why_not := _not_open(step):
+    if why_not := not_open(step) or _elsewhere(run):
         return why_not
     if answer == "happened":
         return ""
@@ -110,12 +110,18 @@ def forbids(run: Run, step: Step, answer: Answer) -> str:
         return (
             f"step {step.index}: the call may still act until {until}; nobody can say before that it did not"
         )
-    if not run.ended and not _held(step).exists():
+    waits = _held(step) if answer == "compensate" else Hold.objects.open().filter(step=step)
+    if not run.ended and not waits.exists():
         return f"step {step.index} is being looked at at this moment; try again in a few seconds"
     return compensation.part(step).why_not if answer == "compensate" else ""
 
 
-def _not_open(step: Step) -> str:
+def _elsewhere(run: Run) -> str:
+    return "the run goes on in another installation, and it is settled there" if lifecycle.went_elsewhere(run) else ""
+
+
+def not_open(step: Step) -> str:
+    """Why nothing can be said of it any more; empty: it is in doubt, and nobody settled it."""
     if step.effect != EffectState.IN_DOUBT:
         state = step.effect.replace("_", " ") or "not one of an effect"
         return f"step {step.index} is not in doubt; it is {state}{_by_whom(step)}"
@@ -147,7 +153,8 @@ def _happened(run: Run, step: Step, said: Said, actor: Actor, owner_id: str) -> 
     if run.ended:
         effects.settle_ledger(step, known)
         claims.owe(run)
-    _release(run, step, said, actor)
+    for standing in Hold.objects.open().filter(step=step, cause__in=effects.ANSWERED):
+        holds.release_locked(run, standing, actor=actor, resolution=said.answer, answer=said.why)
 
 
 def _did_not(run: Run, step: Step, said: Said, actor: Actor, owner_id: str) -> None:

@@ -28,7 +28,7 @@ from runs.tools.declared import Tool
 
 LONGEST_BACKOFF = 300.0
 #: What a call waits for that needs no other try once it is known what came of it.
-ANSWERED = (Cause.IN_DOUBT, Cause.APPROVAL, Cause.CREDENTIAL, Cause.DEPENDENCY)
+ANSWERED = (Cause.IN_DOUBT, Cause.APPROVAL, Cause.ALLOWANCE, Cause.CREDENTIAL, Cause.DEPENDENCY)
 
 
 def key(run: uuid.UUID, index: int) -> str:
@@ -65,6 +65,8 @@ def resolve(call: Call[Any], step: Step, at: datetime) -> Again | Adopt | Doubt:
     """What to do about a dispatched effect whose outcome is unknown. May ask the outside (`verify`)."""
     if known := from_evidence(step):
         return Adopt(known)
+    if step.compensated_by_id is not None:
+        return Doubt("a run is undoing it", None)
     tool = call.tool
     if tool.properties.idempotent:
         return Again()
@@ -186,7 +188,8 @@ def _settle_by_evidence(run: Run, step: Step, known: Known, actor: Actor) -> Non
     if step.compensated_by_id is not None:
         return
     if run.ended:
-        settle_ledger(step, known)
+        if not lifecycle.went_elsewhere(run):  # it is in doubt there, and settled there
+            settle_ledger(step, known)
         return
     answered = Hold.objects.open().filter(step=step, cause__in=ANSWERED)
     for standing in answered:

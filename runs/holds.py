@@ -133,16 +133,20 @@ def release(
     resolution: str,
     answer: str | None = None,
     only_expired: bool = False,
+    only_due: bool = False,
 ) -> Hold:
     """Closes one hold and resumes its run where something may start again.
 
-    Raises HoldClosed: somebody released it first, its run ended, or (`only_expired`) its time is not up.
+    Raises HoldClosed: somebody released it first, its run ended, its time is not up (`only_expired`), or it is not
+    to be looked at again now (`only_due`).
     """
     with transaction.atomic():
         run = lifecycle.lock(_run_of(hold_id))
         hold = Hold.objects.select_for_update().get(pk=hold_id)
         if only_expired and not (hold.expires_at and hold.expires_at <= now()):
             raise HoldClosed(f"hold {hold_id} has not expired")
+        if only_due and not (hold.look_again_at and hold.look_again_at <= now()):
+            raise HoldClosed(f"hold {hold_id} is not to be looked at now")
         return release_locked(run, hold, actor=actor, resolution=resolution, answer=answer)
 
 
@@ -241,10 +245,11 @@ def hold_back(waiting: QuerySet[Hold]) -> int:
         return Hold.objects.open().filter(pk__in=rows).update(look_again_at=None)
 
 
-def look_again(hold_id: uuid.UUID) -> bool:
-    """Lets the worker look again at a doubt, a dependency or a credential. False: closed before."""
+def look_again(hold_id: uuid.UUID, *, only_due: bool = False) -> bool:
+    """Lets the worker look again at a doubt, a dependency or a credential. False: closed before, or (`only_due`)
+    put off since it was found."""
     try:
-        release(hold_id, actor=SYSTEM, resolution="look_again")
+        release(hold_id, actor=SYSTEM, resolution="look_again", only_due=only_due)
     except HoldClosed:
         return False
     return True

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from django.db import close_old_connections, connection, connections
@@ -58,6 +58,11 @@ class Job:
     context: ToolContext
     unsure: bool = False  #: an earlier attempt may have acted
     needs: tuple[str, ...] = ()  #: the services it depends on
+    ready_at: float = field(default_factory=time.monotonic)
+
+    def waited(self) -> float:
+        """Seconds since it might have begun."""
+        return time.monotonic() - self.ready_at
 
 
 Late = Callable[[Job, Known], None]
@@ -79,6 +84,11 @@ def run(job: Job) -> Known:
         return _failed(tool, error)
     points.reach("after-call-before-record")
     return _returned(job.call, value)
+
+
+def is_unknown(job: Job, known: Known) -> bool:
+    """That this attempt reached nobody says nothing of an earlier one that may have acted under the same key."""
+    return known.kind == "unknown" or (known.kind == "unsent" and job.unsure)
 
 
 def under_way() -> set[str]:

@@ -20,7 +20,7 @@ from runs import agents, journal, queues, statements, values
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import EpochLost, KeyReused, LostRace, NotFound, UnknownAllowance
-from runs.models import Allowance, Run
+from runs.models import Allowance, JournalEntry, Run
 from runs.models.snapshot import NAMED, SCHEMA_VERSION
 from runs.states import RunStatus, sources
 
@@ -153,6 +153,16 @@ def adopt(run: Run) -> None:
     run.rung_at = run.changed_at = now()
     run.suspended_at = run.suspended_at or run.changed_at
     run.save(force_insert=True)
+
+
+def leave(run: Run, actor: Actor) -> None:
+    """Notes that a run goes on in another installation, before it ends here. `run` is locked."""
+    journal.write(run, actor, "left")
+
+
+def went_elsewhere(run: Run) -> bool:
+    """Whether a run that ended here goes on in another installation: what it did and reserved is that one's."""
+    return run.ended and JournalEntry.objects.of(run.stream).filter(verb="left").exists()
 
 
 def lock(run_id: uuid.UUID) -> Run:

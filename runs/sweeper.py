@@ -15,8 +15,11 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import close_old_connections, transaction
+from django.db import close_old_connections, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.db.models import Exists, OuterRef
+from psycopg.errors import LockNotAvailable
 
 from runs import (
     allowance,
@@ -40,6 +43,9 @@ from runs.states import ENDED, Cause, ClaimState, RunStatus
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 500
+#: Seconds a sweeper waits for a row that somebody else has. Whoever is frozen in a transaction, as a machine that
+#: is moved can be, holds up this one item, and none of the others.
+LOCK_TIMEOUT = 1.0
 #: While so many jobs wait, queued runs are not rung again: they are due to be taken anyway.
 QUEUE_FULL = 2000
 
@@ -77,7 +83,10 @@ def sweep() -> dict[str, int]:
 def _act(verb: Verb, item: Any) -> bool:
     try:
         return verb.act(item)
-    except Exception:
+    except Exception as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            log.info("sweep_item_locked", verb=verb.name, item=str(item))
+            return False
         log.exception("sweep_item_failed", verb=verb.name, item=str(item))
         close_old_connections()
         return False
@@ -92,11 +101,18 @@ def loop() -> None:
 
     signal.signal(signal.SIGTERM, ask_to_stop)
     signal.signal(signal.SIGINT, ask_to_stop)
+    connection_created.connect(_wait_shortly)
+    connections.close_all()  # those that were made before
     while not stop.is_set():
         close_old_connections()
         if done := sweep():
             log.info("swept", **done)
         stop.wait(settings.SWEEP_EVERY)
+
+
+def _wait_shortly(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}s'")
 
 
 # -- Verbs of runs --------------------------------------------------------------
@@ -150,9 +166,8 @@ def _resume_unheld(run_id: Any) -> bool:
 
 
 def _stopping(now: datetime) -> Iterable[Any]:
-    return Run.objects.filter(status=RunStatus.QUEUED, stop_requested__isnull=False).values_list(
-        "pk", flat=True
-    )
+    due = Run.objects.filter(status=RunStatus.QUEUED, stop_requested__isnull=False)
+    return due.values_list("pk", flat=True)[:AT_ONCE]
 
 
 def _expired_holds(now: datetime) -> Iterable[Any]:
@@ -179,7 +194,8 @@ def _orphans(now: datetime) -> Iterable[Any]:
 
 def _waited_for(now: datetime) -> Iterable[Any]:
     waiting = Hold.objects.open().filter(cause=Cause.ALLOWANCE).exclude(subject="")
-    return {int(subject) for subject in waiting.values_list("subject", flat=True)}
+    named = waiting.order_by().values_list("subject", flat=True).distinct()
+    return [int(subject) for subject in named if subject.isdecimal()]
 
 
 def _unowed(now: datetime) -> Iterable[Any]:
@@ -212,7 +228,7 @@ register("find_versions", versions.found_again, versions.release)
 register("try_other_code", divergence.with_other_code, divergence.try_again)
 register("resume", _unheld, _resume_unheld)
 register("expire_holds", _expired_holds, endings.expire_hold)
-register("look_again", _to_look_at, holds.look_again)
+register("look_again", _to_look_at, lambda hold_id: holds.look_again(hold_id, only_due=True))
 register("tell_parents", _children_ended, children.tell_parent)
 register("free_below", _held_below, children.free_below)
 register("cancel_orphans", _orphans, children.cancel_orphan)
@@ -221,6 +237,10 @@ register("owe", _unowed, claims.owe_ended)
 register("give_back", _claims_due, claims.ring)
 register("hear_undone", lambda now: compensation.undone_now(), compensation.hear)
 register("probe", _to_probe, dependencies.ring_due)
-register("services_back", lambda now: dependencies.forgotten(), lambda it: bool(dependencies.release_waiting(it)))
-register("credentials_back", lambda now: credentials.forgotten(), lambda it: bool(credentials.release_waiting(it)))
+register(
+    "services_back", lambda now: dependencies.forgotten(), lambda it: bool(dependencies.release_waiting(it))
+)
+register(
+    "credentials_back", lambda now: credentials.forgotten(), lambda it: bool(credentials.release_waiting(it))
+)
 register("expire_runs", _long_suspended, lambda run_id: endings.expire(run_id, settings.MAX_SUSPENDED))

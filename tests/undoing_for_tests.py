@@ -3,7 +3,7 @@
 from typing import Any
 
 from runs.agents import RunContext, agent
-from runs.tools import ToolContext, sleep, tool
+from runs.tools import ToolContext, Unavailable, sleep, tool
 from tests.agents_for_tests import SHORT, TurnedDown, _receive
 from tests.outside import Outside
 
@@ -81,6 +81,20 @@ def send_again(context: ToolContext, amount: int) -> str:
     return _receive(context, "send_again", amount=amount)  # type: ignore[no-any-return]
 
 
+@tool(effect=True, idempotent=True, timeout=SHORT)
+def send_there(context: ToolContext, amount: int) -> str:
+    """Send {amount}, by way of a bank that may be closed."""
+    if Outside.of_this_process().next("bank") == "closed":
+        raise Unavailable("bank", "closed")
+    return _receive(context, "send_there", amount=amount)  # type: ignore[no-any-return]
+
+
+@tool(effect=True, timeout=SHORT, release=free_keyed, compensate=recall)
+def rent(context: ToolContext, place: str, amount: int) -> str:
+    """Rent {place} for {amount}: it may be given back, or undone."""
+    return _receive(context, "rent", place=place, amount=amount)  # type: ignore[no-any-return]
+
+
 BOOKS = {"book": book, "book_keyed": book_keyed, "book_checked": book_checked}
 
 
@@ -126,3 +140,13 @@ async def resender(run: RunContext) -> str:
         return await send_again(5)
     except Exception as error:
         return f"{type(error).__name__}: {', '.join(map(str, error.args))}"
+
+
+@agent()
+async def sender_there(run: RunContext) -> str:
+    return await send_there(5)
+
+
+@agent()
+async def renter(run: RunContext) -> str:
+    return await rent("seat 1", 5)

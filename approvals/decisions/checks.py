@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from approvals import answers, looks, reviewers
+from approvals import answers, looks, requests, reviewers
 from approvals.decisions.case import MAX_REASON, Case, Choice
 from approvals.exceptions import Closed, NotEligible, Stale, Unfit
 from approvals.models import Request
@@ -16,10 +16,9 @@ from runs.models import FactReading
 def require_open(case: Case) -> None:
     request = case.request
     if request.state in PENDING:
-        if case.run.stop_requested:
-            raise Closed(
-                "cancelled", case.run.stop_requested["why"] or "The run is being cancelled.", at=case.at
-            )
+        if asked := case.run.stop_requested:
+            by = asked["by"]["name"] if asked["by"]["kind"] in requests.BY_NAME else ""
+            raise Closed("cancelled", asked["why"] or "The run is being cancelled.", by=by, at=case.at)
         if request.decide_by is not None and request.decide_by <= case.at:
             raise Closed("expired", "It expired before a decision.", at=request.decide_by)
         for mine in case.mine:
@@ -43,7 +42,8 @@ def closed(request: Request) -> Closed:
             said = f"{last.person_name} decided it first."
             return Closed("decided", said, by=last.person_name, at=last.made_at, verb=last.verb)
     at = request.decide_by if request.state == RequestState.EXPIRED else request.closed_at
-    return Closed(request.state, request.closed_why or f"It is {request.state}.", at=at)
+    said = request.closed_why or f"It is {request.state}."
+    return Closed(request.state, said, by=requests.closed_by(request), at=at)
 
 
 def require_eligible(case: Case) -> None:

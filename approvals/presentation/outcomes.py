@@ -6,7 +6,7 @@ from typing import Any
 
 from approvals import reviewers
 from approvals.models import Decision, Request
-from approvals.presentation.pages import headline
+from approvals.presentation.pages import ENDS, headline
 from approvals.states import RequestState
 from runs.models import Step
 
@@ -36,9 +36,6 @@ def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]],
     if run.ended_at is not None:
         told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
     return told, run.ended or step.settled_at is not None
-
-
-ENDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
 
 
 def _settled(step: Step) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from approvals import looks
+from approvals import looks, requests
 from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Request, Revision
 from approvals.presentation import chains, digests, oddities, shown
@@ -28,6 +28,7 @@ REASONS = (
 STEPS, STEPS_AFTER = 40, 5
 OUTCOMES = {Verb.APPROVE: "approved", Verb.REJECT: "rejected", Verb.RESPOND: "answered"}
 NOUNS = {Verb.APPROVE: "approval", Verb.REJECT: "rejection", Verb.RESPOND: "answer"}
+ENDS = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled", "expired": "expired"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +262,15 @@ def standing(request: Request, now: datetime) -> Panel | None:
     if decision is not None and word in DECIDED:
         outcome = OUTCOMES[Verb(decision.verb)]
         return Panel("standing", decision.person_name, decision.made_at, outcome, reason=decision.reason)
-    at = request.decide_by if word == RequestState.EXPIRED else request.closed_at
-    return Panel(word, at=at, why="" if word == RequestState.EXPIRED else request.closed_why)
+    if word == RequestState.EXPIRED:
+        return Panel(word, at=request.decide_by)
+    who, ended = requests.closed_by(request), _run_ended(request, word)
+    return Panel(word, who, request.closed_at, ended, why=request.closed_why)
+
+
+def _run_ended(request: Request, word: str) -> str:
+    """What became of the run, of a request that was closed with it: not every one was cancelled."""
+    return ENDS.get(request.run.status, "is being cancelled") if word == RequestState.CANCELLED else ""
 
 
 def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligible) -> Panel:
@@ -275,7 +283,8 @@ def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligi
             return Panel("checking", verb=noun)
         return Panel("stale", verb=noun, why=str(error), changes=tuple(rows(error.changes)))
     if error.code != "decided":
-        return Panel(error.code, at=error.at, verb=noun, why="" if error.code == "expired" else str(error))
+        why = "" if error.code == "expired" else str(error)
+        return Panel(error.code, error.by, error.at, _run_ended(request, error.code), noun, why=why)
     kind = "decided_same" if error.verb == choice_verb else "decided_other"
     last = request.decisions.order_by("made_at").last()
     outcome = OUTCOMES[Verb(error.verb)]

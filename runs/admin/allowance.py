@@ -9,17 +9,19 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from runs import allowance, callers
 from runs.admin import looking
 from runs.admin.looking import Filter
 from runs.admin.run import actor
 from runs.admin.verbs import Verb, Why, WithVerbs
-from runs.exceptions import BadValue
+from runs.allowance.amounts import NAME
+from runs.exceptions import BadValue, WrongState
 from runs.lifecycle import Limit
 from runs.models import Allowance, Draw, Hold, JournalEntry
 from runs.models.allowance import OWN
@@ -137,8 +139,8 @@ class Shared(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
-        if ":" in name:
-            raise ValidationError("A name has no colon.")
+        if not NAME.fullmatch(name):
+            raise ValidationError("A name has no colons, tabs or line ends.")
         return name
 
     def clean(self) -> Any:
@@ -187,7 +189,7 @@ class AllowanceAdmin(WithVerbs, looking.Looking):
     verbs = VERBS
     form = Shared
     fields = ("name", "unit", "limit", "soft")
-    list_display = ("name", "unit", "limit_now", "used_now", "reserved_now", "left_now", "waiting")
+    list_display = ("named", "unit", "limit_now", "used_now", "reserved_now", "left_now", "waiting")
     list_filter = (BySharing, ByMark, "unit")
     ordering = ("-id",)
     search_fields = ("name",)
@@ -196,6 +198,8 @@ class AllowanceAdmin(WithVerbs, looking.Looking):
         ("The allowance", ("name", "unit", "limit_now", "soft_now", "soft_told_at")),
         ("Where it stands", ("used_now", "reserved_now", "left_now", "waiting")),
     )
+
+    named = looking.said("name", "Name")
 
     @admin.display(description="Limit")
     def limit_now(self, row: Allowance) -> str:
@@ -238,7 +242,11 @@ class AllowanceAdmin(WithVerbs, looking.Looking):
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
         title = {"title": "A new shared allowance"}
-        return super().add_view(request, form_url, {**one_button, **title, **(extra_context or {})})
+        try:
+            return super().add_view(request, form_url, {**one_button, **title, **(extra_context or {})})
+        except WrongState as lost:  # somebody else made it in the same moment
+            self.message_user(request, f"Nothing was made: {lost}.", messages.WARNING)
+            return redirect("admin:runs_allowance_changelist")
 
     def save_model(self, request: HttpRequest, obj: Allowance, form: Any, change: bool) -> None:
         limit = Limit(obj.unit, obj.limit, obj.soft)

@@ -4,10 +4,12 @@
 so that every text from outside goes through the reveal function and JSON is a tree.
 """
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 else:
     Base, Filter, Pages = admin.ModelAdmin, admin.SimpleListFilter, Paginator
 
+UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 #: What no page shows is no filter of a list either: `?password__startswith=` would tell it letter by letter.
 SECRET = frozenset({"password", "hashed_key", "token"})
 
@@ -146,7 +149,7 @@ class Looking(ModelAdmin):
 
     def title(self, found: Any) -> str:
         said, noun = str(found), str(self.opts.verbose_name)
-        return str(capfirst(said)) if said.startswith(noun) else f"{capfirst(noun)} {said}"
+        return visible(str(capfirst(said)) if said.startswith(noun) else f"{capfirst(noun)} {said}")
 
     def sections(self, found: Any) -> list[Section]:
         return [Section(title, [self._row(found, name) for name in names]) for title, names in self.shown]
@@ -197,11 +200,26 @@ def address(found: models.Model) -> str:
 def list_of(model: type[models.Model], **lookups: object) -> str:
     """The address of a model's list, filtered."""
     meta = model._meta
-    query = "&".join(f"{name}={value}" for name, value in lookups.items())
+    query = urlencode(lookups, safe=":")
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist") + (f"?{query}" if query else "")
 
 
 # -- Columns and filters -------------------------------------------------------------
+
+
+def visible(text: str) -> str:
+    """A text from outside for a title or a list, which show plain text: what cannot be seen is named."""
+    return "".join(f"⟦U+{ord(c):04X}⟧" if unicodedata.category(c) in UNSEEN else c for c in text)
+
+
+def said(name: str, label: str) -> Callable[[Any, Any], str]:
+    """A column with a text from outside."""
+
+    @admin.display(description=label, empty_value="–")
+    def column(self: Any, found: Any) -> str:
+        return visible(str(getattr(found, name)))
+
+    return column
 
 
 def moment(name: str, label: str) -> Callable[[Any, Any], str]:

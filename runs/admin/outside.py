@@ -56,7 +56,7 @@ def _healthy(request: HttpRequest, found: Dependency, why: str) -> str:
 @admin.register(Dependency)
 class DependencyAdmin(_Outside):
     cause = Cause.DEPENDENCY
-    list_display = ("name", "how", "failures", "probes", "changed", "next_probe", "waiting")
+    list_display = ("named", "how", "failures", "probes", "changed", "next_probe", "waiting")
     list_filter = ("state",)
     shown = (
         ("How it is", ("name", "state", "since", "problem", "failures", "waiting")),
@@ -73,6 +73,7 @@ class DependencyAdmin(_Outside):
         ),
     )
 
+    named = looking.said("name", "Name")
     how = looking.pill("state", "State")
     changed = looking.moment("since", "Since")
     next_probe = looking.moment("probe_at", "Next probe")
@@ -91,7 +92,7 @@ def _only_wanted(found: Credential) -> str:
 @admin.register(Credential)
 class CredentialAdmin(_Outside):
     cause = Cause.CREDENTIAL
-    list_display = ("name", "owner", "problem", "version", "changed", "waiting")
+    list_display = ("name", "owner", "wrong", "version", "changed", "waiting")
     shown = (
         ("What is wrong", ("name", "owner", "problem", "needs_url", "waiting")),
         ("Renewals", ("version", "renewing_until", "changed_at")),
@@ -106,6 +107,7 @@ class CredentialAdmin(_Outside):
         ),
     )
 
+    wrong = looking.said("problem", "Problem")
     changed = looking.moment("changed_at", "Last change")
 
     @admin.display(description="Owner", empty_value="operators")

@@ -5,7 +5,7 @@ not. What is done is decided again by the verb itself. Every deed has an entry i
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django import forms
@@ -21,7 +21,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from runs import callers
+from runs import callers, journal
 from runs.admin.looking import ModelAdmin
 from runs.exceptions import RunsError
 
@@ -123,10 +123,12 @@ class WithVerbs(ModelAdmin):
 
     def verb_view(self, request: HttpRequest, object_id: str, name: str) -> HttpResponse:
         """The page that asks (GET), and the deed (POST), for one object."""
-        if not self.may_act(request):
-            raise PermissionDenied
         verb = next((each for each in self.verbs if each.name == name), None)
         found = self.get_object(request, unquote(object_id))
+        if not self.may_act(request):
+            if verb and found and request.method == "POST" and self.has_view_permission(request, found):
+                _journal_refusal(request, found, verb, "forbidden")
+            raise PermissionDenied
         if verb is None or found is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
         back = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[object_id])
@@ -177,6 +179,7 @@ class WithVerbs(ModelAdmin):
                     self.log_change(request, found, f"{verb.label}{why}")
             except self.refusals as error:
                 refused = _sentence(error)
+                _journal_refusal(request, found, verb, getattr(error, "code", None) or "wrong_state")
         if refused:
             self.message_user(request, f"{found}: not done. {refused}", messages.WARNING)
         else:
@@ -193,6 +196,14 @@ def _on_selection(verb: Verb) -> Callable[[WithVerbs, HttpRequest, QuerySet[Any]
         return door.ask(request, verb, found, back=back, confirmed="confirmed" in request.POST)
 
     return act
+
+
+def _journal_refusal(request: HttpRequest, found: Any, verb: Verb, code: str) -> None:
+    """In the journal of what it was about, where that has one."""
+    if hasattr(found, "stream"):
+        who = replace(callers.of(request).actor, door="admin")
+        with transaction.atomic():
+            journal.write(found, who, "refused", asked=verb.name, code=code)
 
 
 def _sentence(error: Exception) -> str:

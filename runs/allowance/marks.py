@@ -127,6 +127,9 @@ def _release_now(allowance_id: int) -> None:
 def release_covered(allowance_id: int, *, at_most: int | None = None) -> int:
     """Lets calls go on that an allowance covers now, the longest waiting first, as many as fit together. One
     that is too large does not stop smaller ones behind it. How many were let go."""
+    left = Allowance.objects.get(pk=allowance_id).remaining
+    if left is not None and left <= 0:  # nothing fits, however many wait
+        return 0
     # Read in this order, what another pass lets go meanwhile is counted twice, never not at all.
     waiting = list(Hold.objects.waiting_for(Cause.ALLOWANCE, str(allowance_id)).order_by("opened_at"))
     promised = _promised(allowance_id)

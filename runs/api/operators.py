@@ -1,25 +1,26 @@
-"""The API's doors for operators: settling a doubt, and undoing what an ended run did.
+"""The API's doors for operators: settling a doubt, undoing what an ended run did, and a run that differs from its
+record.
 
 An operator stands behind a key whose owner is one. Who is none learns no more of a run than elsewhere: 404 for
 one that is not theirs, 403 for their own.
 """
 
 import uuid
+from typing import Any
 
-from django.db import transaction
 from django.urls import reverse
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs import callers, compensation, doubts, journal, serializers, values
+from runs import callers, compensation, divergence, doubts, serializers, values
 from runs.actors import Actor
 from runs.api import bodies, description, problem
 from runs.api.description import answers
-from runs.api.views import Door
+from runs.api.views import Door, journal_refusal
 from runs.callers import Caller
-from runs.exceptions import RunsError, WrongState
+from runs.exceptions import HoldClosed, RunEnded, RunsError, WrongState
 from runs.models import Run
 
 
@@ -37,10 +38,7 @@ class ForOperators(Door):
         raise problem.Refused("forbidden", "only operators may do that")
 
     def refused(self, run_id: uuid.UUID, actor: Actor, code: str) -> None:
-        with transaction.atomic():
-            run = Run.objects.filter(pk=run_id).first()
-            if run is not None:
-                journal.write(run, actor, "refused", asked=self.asked, code=code)
+        journal_refusal(run_id, actor, self.asked, code)
 
     def conflict(self, run_id: uuid.UUID, actor: Actor, refused: RunsError) -> problem.Refused:
         """What the verb said together with the run's status."""
@@ -102,6 +100,73 @@ class Compensate(ForOperators):
             )
         except WrongState as refused:
             raise self.conflict(run_id, actor, refused) from refused
-        shown = serializers.shown(serializers.with_holds(Run.objects.all()).get(pk=made.pk))
         headers = {"Location": reverse("api:run", args=[made.pk])}
-        return Response(shown.model_dump(mode="json"), status=status.HTTP_201_CREATED, headers=headers)
+        return Response(_shown(made.pk), status=status.HTTP_201_CREATED, headers=headers)
+
+
+def _shown(run_id: uuid.UUID) -> dict[str, Any]:
+    run = serializers.with_holds(Run.objects.all()).get(pk=run_id)
+    return serializers.shown(run).model_dump(mode="json")
+
+
+# -- A run that differs from its record ----------------------------------------------------
+
+
+class _OnDiverged(ForOperators):
+    """A verb with a reason, which `asks_why` says is needed."""
+
+    asks_why = ""
+
+    def do(self, run_id: uuid.UUID, actor: Actor, why: str) -> object:
+        raise NotImplementedError
+
+    def act(self, request: Request, run_id: uuid.UUID) -> Response:
+        self.query(serializers.Query)
+        why = bodies.read(request, serializers.Reason).reason
+        actor = self.operator(callers.of(request), run_id)
+        if self.asks_why and not why.strip():
+            raise problem.misfit("bad_body", self.asks_why, [("/reason", "this is missing")])
+        try:
+            self.do(run_id, actor, why)
+        except (HoldClosed, RunEnded, WrongState) as refused:
+            raise self.conflict(run_id, actor, refused) from refused
+        return Response(_shown(run_id))
+
+
+_ANSWERS = answers(403, 404, 409, 413, 415, 422, s200=serializers.ShownRun)
+
+
+class LookAgain(_OnDiverged):
+    asked = "look_again"
+
+    def do(self, run_id: uuid.UUID, actor: Actor, why: str) -> object:
+        return divergence.look_again(run_id, actor=actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_look_again",
+        summary="Compare a diverged run again",
+        request=serializers.Reason,
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """For keys whose owner is an operator. A difference that is still there holds the run again."""
+        return self.act(request, run_id)
+
+
+class Accept(_OnDiverged):
+    asked = "accept"
+    asks_why = "say why this difference does not matter"
+
+    def do(self, run_id: uuid.UUID, actor: Actor, why: str) -> object:
+        return divergence.accept(run_id, actor=actor, why=why)
+
+    @extend_schema(
+        operation_id="runs_accept",
+        summary="Accept a diverged run's other arguments",
+        request=serializers.Reason,
+        responses=_ANSWERS,
+    )
+    def post(self, request: Request, run_id: uuid.UUID) -> Response:
+        """For keys whose owner is an operator, with a reason: only where tool and index agree and the step has
+        ended. Nothing is called again."""
+        return self.act(request, run_id)

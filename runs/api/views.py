@@ -3,6 +3,7 @@
 import uuid
 from typing import Any, TypeVar
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest
 from django.urls import reverse
@@ -17,14 +18,15 @@ from runs import (
     allowance,
     bulk,
     callers,
-    divergence,
     endings,
     holds,
+    journal,
     lifecycle,
     serializers,
     stops,
     values,
 )
+from runs.actors import Actor
 from runs.api import bodies, description, pages, parameters, problem, throttle, waiting
 from runs.api.description import answers
 from runs.callers import Caller
@@ -183,8 +185,18 @@ class Steps(Door):
 # -- Pause, resume, cancel ----------------------------------------------------------------
 
 
+def journal_refusal(run_id: uuid.UUID, actor: Actor, asked: str, code: str) -> None:
+    """Says in a run's journal that somebody who sees it asked for something and was refused."""
+    with transaction.atomic():
+        run = Run.objects.filter(pk=run_id).first()
+        if run is not None:
+            journal.write(run, actor, "refused", asked=asked, code=code)
+
+
 class Control(Door):
-    """A verb on a run, with an optional reason."""
+    """A verb on a run, with an optional reason; `asked` is its name in the journal."""
+
+    asked: str
 
     def may(self, caller: Caller, run: Run) -> bool:
         return caller.may_control(run)
@@ -199,10 +211,12 @@ class Control(Door):
         caller = callers.of(request)
         run = callers.find(caller, run_id)
         if not self.may(caller, run):
+            journal_refusal(run_id, caller.actor, self.asked, "forbidden")
             raise problem.Refused("forbidden", "only its submitter and operators may do that")
         try:
             self.do(caller, run, why)
         except (RunEnded, WrongState) as refused:
+            journal_refusal(run_id, caller.actor, self.asked, refused.code)
             standing = callers.find(caller, run_id).status
             raise problem.Refused(refused.code, str(refused), run_status=standing) from refused
         return _find(caller, run_id)
@@ -212,6 +226,8 @@ _CONTROLLED = answers(404, 409, 413, 415, 422, s200=serializers.ShownRun)
 
 
 class Pause(Control):
+    asked = "pause"
+
     def may(self, caller: Caller, run: Run) -> bool:
         return caller.may_control(run) or caller.may_pause(run)
 
@@ -230,6 +246,8 @@ class Pause(Control):
 
 
 class Stop(Control):
+    asked = "stop"
+
     def do(self, caller: Caller, run: Run, why: str) -> object:
         return stops.stop_now(run.pk, actor=caller.actor, why=why)
 
@@ -246,6 +264,8 @@ class Stop(Control):
 
 
 class Resume(Control):
+    asked = "resume"
+
     def do(self, caller: Caller, run: Run, why: str) -> object:
         return holds.unpause(run.pk, actor=caller.actor, why=why)
 
@@ -261,6 +281,8 @@ class Resume(Control):
 
 
 class Cancel(Control):
+    asked = "cancel"
+
     def do(self, caller: Caller, run: Run, why: str) -> object:
         return endings.cancel(run.pk, actor=caller.actor, why=why)
 
@@ -274,47 +296,6 @@ class Cancel(Control):
         """Nothing new starts after the answer. 202: a call in flight is finished, then the run ends."""
         run = self.act(request, run_id)
         return _json(serializers.shown(run), status.HTTP_200_OK if run.ended else status.HTTP_202_ACCEPTED)
-
-
-_BY_OPERATOR = answers(403, 404, 409, 413, 415, 422, s200=serializers.ShownRun)
-
-
-class ByOperator(Control):
-    """What only operators do with a run that differs from its record; keys of submitters never may."""
-
-    def may(self, caller: Caller, run: Run) -> bool:
-        return caller.operator
-
-
-class LookAgain(ByOperator):
-    def do(self, caller: Caller, run: Run, why: str) -> object:
-        return divergence.look_again(run.pk, actor=caller.actor, why=why)
-
-    @extend_schema(
-        operation_id="runs_look_again",
-        summary="Compare a diverged run again",
-        request=serializers.Reason,
-        responses=_BY_OPERATOR,
-    )
-    def post(self, request: Request, run_id: uuid.UUID) -> Response:
-        """For operators. A difference that is still there holds the run again."""
-        return _json(serializers.shown(self.act(request, run_id)))
-
-
-class Accept(ByOperator):
-    def do(self, caller: Caller, run: Run, why: str) -> object:
-        return divergence.accept(run.pk, actor=caller.actor, why=why)
-
-    @extend_schema(
-        operation_id="runs_accept",
-        summary="Accept a diverged run's other arguments",
-        request=serializers.Reason,
-        responses=_BY_OPERATOR,
-    )
-    def post(self, request: Request, run_id: uuid.UUID) -> Response:
-        """For operators, with a reason: only where tool and index agree and the step has ended. Nothing is called
-        again."""
-        return _json(serializers.shown(self.act(request, run_id)))
 
 
 # -- All runs of an agent ------------------------------------------------------------------
@@ -331,6 +312,8 @@ class AllOf(Door):
         actor = callers.of(request).operates()
         if actor is None:
             raise problem.Refused("forbidden", "only keys of operators may do that")
+        if "\x00" in agent:
+            raise NotFound("there is no agent of that name")
         swept = bulk.sweep(self.verb, agent, actor=actor, why=why)
         return _json(serializers.Swept(runs=swept.runs, changed=swept.changed))
 

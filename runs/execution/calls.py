@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 from django.conf import settings
+from django.db import close_old_connections
 
 from runs import clock, credentials, dependencies, effects, gate, invocation, points, snapshots, values
 from runs.exceptions import (
@@ -29,7 +30,7 @@ from runs.gate import Go, Held, Proposal, Settled
 from runs.invocation import Job, Known
 from runs.lease import lease
 from runs.models import Step
-from runs.states import StepStatus
+from runs.states import EffectState, StepStatus
 from runs.tools.calls import Call
 from runs.tools.declared import Tool, ToolContext
 
@@ -61,13 +62,22 @@ def _advance(record: Record, proposal: Proposal, started: Started) -> bool:
     if isinstance(passed, Settled):
         if proposal.call.tool.builtin:  # a wait that is over at once has its row already
             record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
-        record.settle(proposal, passed.known, effect=passed.effect, decision=passed.decision)
+        _settle(record, proposal, passed)
     elif isinstance(passed, Go):
         job = _start(record, proposal, passed)
         if isinstance(job, Job):
             started.append((proposal, job))
         return job is not None
     return True
+
+
+def _settle(record: Record, proposal: Proposal, passed: Settled) -> None:
+    """A call that ends without being made; an approval of it that nobody will use is taken back in its commit."""
+    index, why = proposal.index, passed.revoke
+    also = (lambda: gate.take_back(record.fence, index, why)) if why else None
+    record.settle(proposal, passed.known, effect=passed.effect, decision=passed.decision, also=also)
+    if why:
+        record.flush()
 
 
 def _pass(record: Record, proposal: Proposal) -> gate.Pass:
@@ -130,8 +140,7 @@ def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
             held = gate.obstructed(record.fence, proposal, obstacle)
             return None if isinstance(obstacle, AncestorHeld) else held
         except BadEstimate as error:
-            record.settle(proposal, effects.refused(ToolFailed("BadEstimate", str(error)), tool))
-            return Held()
+            return _without_estimate(record, proposal, passed, str(error))
         record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
     elif not tool.properties.effect:
         record.flush()
@@ -146,6 +155,20 @@ def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
     context = ToolContext(record.fence.run, proposal.index, key, passed.attempt, passed.credentials)
     needs = (*tool.properties.depends_on, *passed.waited_for)
     return Job(proposal.call, passed.arguments, context, unsure=passed.unsure, needs=needs)
+
+
+def _without_estimate(record: Record, proposal: Proposal, passed: Go, why: str) -> Held:
+    """A call that does not start; one that may have acted before stays in doubt."""
+    tool = proposal.call.tool
+    if passed.unsure:
+        assert passed.step is not None
+        record.flush()
+        effects.doubt(record.fence, passed.step, effects.Doubt(why, effects.LONGEST_BACKOFF))
+        return Held()
+    sent = tool.properties.effect and passed.attempt > 1
+    refused = effects.refused(ToolFailed("BadEstimate", why), tool)
+    record.settle(proposal, refused, effect=EffectState.REFUSED if sent else "")
+    return Held()
 
 
 def _fence_oneself() -> None:
@@ -178,19 +201,38 @@ def _call(record: Record, started: Started) -> None:
     started = _unless_stopped(record, started)
     if not started:
         return
+    gate.put_off(record.fence, [job for _, job in started])
     by_call = {id(job.call): proposal for proposal, job in started}
 
     def late(job: Job, known: Known) -> None:
         _bring_late(record, job, known)
 
+    broken: Exception | None = None
     for job, known in invocation.run_together([job for _, job in started], late):
-        proposal = by_call[id(job.call)]
+        if broken is None:
+            broken = _keep(record, by_call[id(job.call)], job, known)
+        else:  # the run is lost, and the others are still under way
+            late(job, known)
+    if broken is not None:
+        raise broken
+
+
+def _keep(record: Record, proposal: Proposal, job: Job, known: Known) -> Exception | None:
+    """Records what came of one call. What went wrong where it cannot: what the call brought is evidence then."""
+    try:
         try:
             job, known = _retried(record, proposal, job, known)
         except LostRace as stop:
             gate.put_back(record.fence, proposal, str(stop))
-            continue
-        _receive(record, proposal, job, known)
+        else:
+            _receive(record, proposal, job, known)
+    except EpochLost as lost:
+        return lost
+    except Exception as error:  # the database went away, and may be back
+        close_old_connections()
+        _bring_late(record, job, known)
+        return error
+    return None
 
 
 def _unless_stopped(record: Record, started: Started) -> Started:
@@ -208,8 +250,8 @@ def _has_intent(proposal: Proposal) -> bool:
 
 
 def _bring_late(record: Record, job: Job, known: Known) -> None:
-    """What a call brings after its time was up, in its own thread: evidence, if it says anything."""
-    if known.kind in ("unknown", "obstructed") or not job.call.tool.properties.effect:
+    """What a call brings after its time was up or its run was lost: evidence, if it says anything."""
+    if invocation.is_unknown(job, known) or known.kind == "obstructed" or not job.call.tool.properties.effect:
         return
     try:
         record.bring(job, known)
@@ -226,6 +268,7 @@ def _retried(record: Record, proposal: Proposal, job: Job, known: Known) -> tupl
     for attempt in range(1, tool.properties.retries + 1):
         if not _may_retry(tool, known):
             break
+        lease.busy(settings.SLICE)
         time.sleep(min(effects.backoff(tool, attempt), settings.SLICE))
         points.reach("before-retry")
         unsure = job.unsure or known.kind == "unknown"
@@ -283,7 +326,12 @@ def _with_renewed(record: Record, proposal: Proposal, job: Job, known: Known) ->
         return job, replace(known, error=needed)
     gate.note_not_sent(record.fence, proposal, job.context.attempt, str(known.error))
     points.reach("after-renewal")
-    job = _again(record, proposal, job)
+    try:
+        job = _again(record, proposal, job)
+    except LostRace:
+        if job.unsure:  # an earlier attempt may have acted
+            return job, replace(known, kind="unknown")
+        raise
     job = replace(job, context=replace(job.context, credentials=given))
     return job, invocation.run(job)
 
@@ -301,7 +349,7 @@ def _receive(record: Record, proposal: Proposal, job: Job, known: Known) -> None
     """What is known of a call goes into the record; a receipt that cannot be found again is committed at once."""
     tool = proposal.call.tool
     points.reach("after-effect-before-record")
-    if known.kind == "unknown":
+    if invocation.is_unknown(job, known):
         _doubt(record, proposal, known)
         return
     if known.kind == "obstructed":
@@ -331,6 +379,7 @@ def _turn_back(record: Record, proposal: Proposal, job: Job, known: Known) -> No
 def _doubt(record: Record, proposal: Proposal, known: Known) -> None:
     """What an effect's tool raised does not say whether it happened."""
     record.flush()
+    lease.busy(proposal.call.tool.properties.timeout)
     step = Step.objects.get(run=record.fence.run, index=proposal.index)
     found = effects.resolve(proposal.call, step, clock.now())
     if isinstance(found, effects.Adopt):

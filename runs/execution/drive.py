@@ -161,7 +161,9 @@ class Drive:
             self._finish(RunStatus.FAILED, error=recorded.write(said.error, ()))
             return
         try:
-            result = redaction.scrub(agent.signature.result.write(said.value, comes_back=False))  # not read back
+            result = redaction.scrub(
+                agent.signature.result.write(said.value, comes_back=False)
+            )  # not read back
         except BadValue as error:
             failed = recorded.write(
                 BadValue(error.path, f"the agent returned what cannot be kept: {error}"), ()
@@ -187,18 +189,21 @@ class Drive:
             if index not in self.record.entries:
                 gate.wait(self.fence, proposal)
         points.reach("before-park")
-        self._check_still_held()
+        self._check_still_held(current)
         self._stop(self.wakes)
         points.reach("after-park")
 
     def _stop(self, wakes: int) -> None:
         lifecycle.park(self.fence, wakes, credentials=self.record.credentials())
 
-    def _check_still_held(self) -> None:
-        """Holds placed since the load are counted in `wakes` when they are released; one that was released
-        before this load's holds were placed is seen here."""
-        if not self.run.holds.open().exists():
-            raise LostRace("nothing holds the run any more")
+    def _check_still_held(self, current: Run) -> None:
+        """A run stands still while a hold binds all of it, or each call that it waits for; what is released from
+        now on counts in `wakes`. One that was released since the load is seen here, and so is a call that was
+        put back and waits for nothing."""
+        if current.open_holds and self.run.holds.open().exists():
+            return
+        if self.run.steps.pending().filter(open_holds=0).exists():
+            raise LostRace("something that it wants may start")
 
     def _hand_back_due(self) -> bool:
         """Whether the run should go back at this boundary; hands it back if so."""

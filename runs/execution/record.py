@@ -6,7 +6,7 @@ evidence, which moves nothing.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class Pending:
     known: Known
     sent: Job | None
     usage: Sequence[tuple[str, Any]]
+    also: Callable[[], None] | None = None
 
 
 class Record:
@@ -90,18 +91,23 @@ class Record:
         decision: dict[str, str] | None = None,
         sent: Job | None = None,
         usage: Sequence[tuple[str, Any]] = (),
+        also: Callable[[], None] | None = None,
     ) -> None:
         """Keeps a receipt for the next commit, and its entry where the agent's next question finds it.
 
         `effect` is the ledger's word; a call without a row (pure, never held) is inserted as settled. `usage` is
-        what the call used, by unit.
+        what the call used, by unit; `also` is done in the same commit.
         """
-        self.flush()
+        try:
+            self.flush()
+        except EpochLost:
+            self._bring_of(sent, known, effect)
+            raise
         before = self.entries.get(proposal.index)
         settles = "row" if before or effect else "new"
         entry = self._entry(proposal, known, before, decision)
         receipt = self._receipt(proposal, entry, effect, decision)
-        self._pending = Pending(settles, receipt, known, sent, tuple(usage))
+        self._pending = Pending(settles, receipt, known, sent, tuple(usage), also)
         self.entries[proposal.index] = entry
         self.steps_made += 1
 
@@ -187,19 +193,25 @@ class Record:
         self, pending: Pending | None, settles: str, starts: str, parameters: dict[str, Any]
     ) -> tuple[Any, ...] | None:
         told = {**self.fence.parameters(), **(pending.parameters if pending else {}), **parameters}
-        if pending is None or not self.run.metered:
+        if pending is None or not (self.run.metered or pending.also):
             return statements.row(statements.BOUNDARY[settles, starts], told)
         with transaction.atomic():
             row = statements.row(statements.BOUNDARY[settles, starts], told)
             if row is not None:
+                if pending.also is not None:
+                    pending.also()
                 unsent = pending.known.kind in ("unsent", "refused")
                 allowance.settle(self.run, pending.parameters["done"], pending.usage, unsent=unsent)
         return row
 
     def _keep_as_evidence(self, pending: Pending | None) -> None:
         """What this worker's own attempt brought, after somebody else had the run."""
-        if pending is not None and pending.sent is not None and pending.parameters["effect_after"]:
-            self.bring(pending.sent, pending.known)
+        if pending is not None:
+            self._bring_of(pending.sent, pending.known, pending.parameters["effect_after"])
+
+    def _bring_of(self, sent: Job | None, known: Known, effect: str) -> None:
+        if sent is not None and effect:
+            self.bring(sent, known)
 
     def bring(self, job: Job, known: Known) -> None:
         """Evidence of what an attempt did; it settles its own doubt and moves nothing else."""

@@ -25,7 +25,9 @@ from runs.gate.placing import (
     note_not_sent,
     obstructed,
     put_back,
+    put_off,
     start,
+    take_back,
     turned_back,
     wait,
 )
@@ -50,8 +52,10 @@ __all__ = [
     "note_not_sent",
     "obstructed",
     "put_back",
+    "put_off",
     "register",
     "start",
+    "take_back",
     "turned_back",
     "wait",
 ]

@@ -148,11 +148,13 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The call has its outcome without having been made."""
+    """The call has its outcome without having been made. `revoke`: why an approval of it, which nobody will use,
+    is taken back in the commit of the outcome."""
 
     known: Known
     effect: str = ""
     decision: dict[str, str] | None = None
+    revoke: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from django.db import transaction
-
-from runs import allowance, credentials, dependencies, effects, facts, journal, lifecycle
+from runs import allowance, credentials, dependencies, effects, facts, journal
 from runs.exceptions import (
     BadEstimate,
     Denied,
@@ -26,6 +24,7 @@ from runs.exceptions import (
 from runs.facts import Change, Reading
 from runs.gate import placing, waits
 from runs.gate.contract import Asked, Go, Held, Pass, Permit, Proposal, Settled, Verdict, authority
+from runs.invocation import Known
 from runs.lifecycle import Fence
 from runs.models import Hold, Step
 from runs.models.fact import Moment
@@ -75,17 +74,17 @@ def _arrive(fence: Fence, proposal: Proposal) -> Pass:
         return waiting
     if proposal.call.tool.builtin:
         return Go(proposal.arguments)
-    verdict = authority().judge(proposal)
+    verdict, given = _judged(proposal)
     if verdict.verdict == "deny":
         return _denied(proposal, verdict)
     if verdict.verdict == "hold":
         return _ask_approval(fence, proposal, verdict, why=verdict.why)
-    return _go(proposal)
+    return Go(proposal.arguments, credentials=given)
 
 
 def _come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     if known := effects.from_evidence(step):  # it is known after all what came of an earlier attempt
-        return Settled(known, effect=effects.state_after(known))
+        return _known_by_now(step, known)
     last = step.holds.order_by("released_at").last()
     if last is None or step.status == StepStatus.PROPOSED:
         passed = _arrive(fence, proposal)
@@ -97,18 +96,27 @@ def _come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     return waits.over(proposal, step, last) or _approved(fence, proposal, step)
 
 
+def _known_by_now(step: Step, known: Known) -> Settled:
+    """An approval of another attempt is not used any more."""
+    revoke = "it is known now what came of the call" if authority().permit(step) else ""
+    return Settled(known, effect=effects.state_after(known), revoke=revoke)
+
+
 def _refusal(step: Step) -> Hold | None:
     """The hold that a person or its time ended with a no. It stands, whatever else was released after it."""
     ended = step.holds.filter(resolution__in=("expired", "rejected"))
     return ended.order_by("released_at").last()
 
 
-def _go(proposal: Proposal, step: Step | None = None) -> Go:
-    """The call may start, if what it needs is there. Raises Away, NeedsAuthorisation."""
+def _judged(proposal: Proposal) -> tuple[Verdict, dict[str, str]]:
+    """What policy says, and what the call needs where it is allowed: policy is asked again after what takes time.
+    Raises Away, NeedsAuthorisation."""
+    verdict = authority().judge(proposal)
+    looked_at = proposal.call.tool.properties
+    if verdict.verdict != "allow" or not (looked_at.depends_on or looked_at.credentials):
+        return verdict, {}
     given = _needs(proposal.call)
-    if step is None:
-        return Go(proposal.arguments, credentials=given)
-    return Go(proposal.arguments, step.pk, step.attempt + 1, credentials=given)
+    return authority().judge(proposal), given
 
 
 def _needs(call: Call[Any]) -> dict[str, str]:
@@ -159,7 +167,7 @@ def _rejected(proposal: Proposal, hold: Hold) -> Settled:
 def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     if step.permit and not proposal.call.tool.properties.effect:
         # The permit was used, and the worker died before the result was kept.
-        return replace(_go(proposal, step), arguments=step.sent)
+        return Go(step.sent, step.pk, step.attempt + 1, credentials=_needs(proposal.call))
     permit = authority().permit(step)
     if permit is None:
         return _without_permit(fence, proposal, step)
@@ -176,11 +184,11 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
 
 def _without_permit(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     """Held for something else than an approval, or the approval was voided behind another hold."""
-    verdict = authority().judge(proposal)
+    verdict, given = _judged(proposal)
     if verdict.verdict == "deny":
         return _denied(proposal, verdict)
     if verdict.verdict == "allow" and not step.holds.filter(cause=Cause.APPROVAL).exists():
-        return _go(proposal, step)
+        return Go(proposal.arguments, step.pk, step.attempt + 1, credentials=given)
     why, reason = "no approval is in force for this call", "lapsed"
     if step.attempt and step.effect == EffectState.REFUSED:
         why = "The call was made under an approval, and did not happen; it is asked for again."
@@ -199,18 +207,11 @@ def _decide(fence: Fence, proposal: Proposal, step: Step, permit: Permit, readin
     """Policy again, after whatever takes time, about what will be sent: a person may have edited it."""
     verdict = authority().judge(replace(proposal, arguments=permit.arguments))
     if verdict.verdict == "deny":
-        _revoke(fence, step, verdict.why)
-        return _denied(proposal, verdict)
+        return replace(_denied(proposal, verdict), revoke=verdict.why or "policy denies the call")
     changed = [c for c in facts.changes(proposal.call.tool, permit.facts, readings) if c.kind != "info"]
     if changed:
         return _drifted(fence, proposal, step, verdict, readings, changed)
     return _consume(fence, proposal, step, permit, verdict, readings)
-
-
-def _revoke(fence: Fence, step: Step, why: str) -> None:
-    with transaction.atomic():
-        lifecycle.lock_fenced(fence)
-        authority().revoke(step, why)
 
 
 def _drifted(
@@ -224,10 +225,10 @@ def _drifted(
     """The world differs from the one decided on: people are asked again, or the agent plans again."""
     why = "The facts changed before the call"
     if proposal.call.tool.properties.on_drift == "replan":
-        _revoke(fence, step, f"{why}; the agent plans again")
-        return Settled(effects.refused(Stale([c.title for c in changed]), proposal.call.tool))
+        stale = effects.refused(Stale([c.title for c in changed]), proposal.call.tool)
+        return Settled(stale, revoke=f"{why}; the agent plans again")
     asked = Asked(proposal, verdict, readings, changed, reason="drift")
-    placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=why)
+    placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=f"{why}.")
     return Held()
 
 
@@ -248,8 +249,7 @@ def _consume(
             journal.write(run, fence.actor, "dispatched", **told)
             allowance.reserve(run, tool, want, index=step.index)
     except BadEstimate as error:
-        _revoke(fence, step, str(error))
-        return Settled(effects.refused(ToolFailed("BadEstimate", str(error)), tool))
+        return Settled(effects.refused(ToolFailed("BadEstimate", str(error)), tool), revoke=str(error))
     except PermitRefused as refused:
         asked = Asked(proposal, verdict, readings, reason=refused.reason)
         placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=refused.why)

@@ -1,8 +1,9 @@
 """The rows a call leaves at the gate: its step, the hold it waits under, and the commit in which it starts."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +23,7 @@ from runs import (
     values,
 )
 from runs.actors import Actor
+from runs.clock import Now
 from runs.exceptions import (
     AncestorHeld,
     Away,
@@ -146,6 +148,11 @@ def turned_back(fence: Fence, proposal: Proposal, obstacle: Obstacle) -> Held:
     return Held()
 
 
+def take_back(fence: Fence, index: int, why: str) -> None:
+    """An approval that nobody will use does not stand any more, in the commit of the call's outcome."""
+    authority().revoke(Step.objects.get(run=fence.run, index=index), why)
+
+
 def note_not_sent(fence: Fence, proposal: Proposal, attempt: int, why: str) -> None:
     """Of an attempt that certainly did nothing and is followed by another at once. Raises EpochLost."""
     with transaction.atomic():
@@ -239,6 +246,18 @@ def committing(fence: Fence, ancestors: Sequence[Any]) -> Iterator[Run]:
         if run.open_holds or run.stop_requested:
             raise LostRace("a hold or a stop came first")
         yield run
+
+
+def put_off(fence: Fence, jobs: Iterable[Job]) -> None:
+    """Effects that begin some time after their intent, because calls beside them took theirs at the gate, may act
+    for longer than it says. Raises EpochLost."""
+    for job in jobs:
+        tool = job.call.tool
+        if tool.properties.effect and job.waited() > settings.ACT_MARGIN / 2:
+            with transaction.atomic():
+                lifecycle.lock_fenced(fence)
+                until = Now() + timedelta(seconds=effects.acts_for(tool))
+                Step.objects.filter(run=fence.run, index=job.context.index).update(may_act_until=until)
 
 
 @contextmanager

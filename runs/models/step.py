@@ -39,8 +39,9 @@ class StepQuerySet(models.QuerySet["Step"]):
         return self.exclude(claim="").exclude(claim=ClaimState.GIVEN_BACK)
 
     def claims_due(self, now: datetime) -> Self:
-        """Owed, or given back by a worker that did not say in time what came of it."""
-        return self.filter(claim__in=[ClaimState.OWED, ClaimState.GIVING], claim_due_at__lte=now)
+        """Owed, or given back by a worker that did not say in time what came of it; not while a run undoes them."""
+        due = self.filter(claim__in=[ClaimState.OWED, ClaimState.GIVING], claim_due_at__lte=now)
+        return due.filter(compensated_by__isnull=True)
 
 
 class Step(models.Model):

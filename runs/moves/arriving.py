@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import DatabaseError, transaction
 
-from runs import agents, effects, holds, journal, lifecycle, values
+from runs import agents, allowance, effects, holds, journal, lifecycle, values
 from runs.actors import Actor
 from runs.exceptions import BadBundle, BadValue, WrongState
 from runs.models import Allowance, Draw, Event, FactReading, Hold, JournalEntry, Run, Snapshot, Step
@@ -95,6 +95,9 @@ def _steps(run: Run, told: list[Row]) -> Steps:
     rows = [back(Step, row, run=run) for row in told]
     if [row.index for row in rows] != list(range(len(rows))):
         raise BadBundle("the steps in the bundle are not all there")
+    for row in rows:
+        if row.settled is None:
+            row.permit = ""  # an approval of another place
     return {row.index: row for row in Step.objects.bulk_create(rows)}
 
 
@@ -106,15 +109,23 @@ def _holds(run: Run, told: list[Row], steps: Steps, kept: dict[tuple[str, str], 
     rows = []
     for row in told:
         hold = back(Hold, row, more=("step", "allowance"), run=run, step=_of(steps, row["step"]))
-        if row["allowance"] is not None:
-            name, unit = row["allowance"]
-            hold.subject = str(kept[name, unit].pk)
+        if hold.cause == Cause.ALLOWANCE:
+            hold.subject = _lacks(row["allowance"], kept)
+            allowance.amount(hold.detail["need"], "/need")
         rows.append(hold)
     Hold.objects.bulk_create(rows)
     still = [hold for hold in rows if hold.is_open]
     _refuse_counts("run", run.open_holds, sum(hold.step_id is None for hold in still))
     for step in steps.values():
         _refuse_counts(f"step {step.index}", step.open_holds, sum(hold.step_id == step.pk for hold in still))
+
+
+def _lacks(told: Any, kept: dict[tuple[str, str], Allowance]) -> str:
+    """The id here of what a hold waits for; none that the run does not draw on."""
+    if told is None:
+        return ""
+    name, unit = told
+    return str(kept[name, unit].pk)
 
 
 def _refuse_counts(what: str, told: int, there: int) -> None:

@@ -50,8 +50,10 @@ def read(text: str | bytes) -> Body:
         told = values.parse(text, limit=MAX_BYTES)
     except BadValue as error:
         raise BadBundle(f"this is no bundle of a run: {error}") from None
-    if not isinstance(told, dict) or told.get("format") != FORMAT or not isinstance(told.get("schema"), int):
+    if not isinstance(told, dict) or told.get("format") != FORMAT or type(told.get("schema")) is not int:
         raise BadBundle("this is no bundle of a run")
+    if told["schema"] < 1:
+        raise BadBundle(f"there is no schema {told['schema']}")
     if told["schema"] > SCHEMA:
         raise BadBundle(
             f"the bundle has schema {told['schema']}, and this installation knows {SCHEMA} at most: it was"

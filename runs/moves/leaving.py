@@ -13,7 +13,7 @@ from runs.exceptions import RunEnded, WrongState
 from runs.models import Allowance, Draw, Event, FactReading, Hold, JournalEntry, Run, Snapshot, Step
 from runs.moves import bundle, contract
 from runs.moves.rows import out
-from runs.states import EXCEPTIONAL, Cause, RunStatus
+from runs.states import EXCEPTIONAL, Cause, EffectState, RunStatus
 
 MOVED = "moved to another installation"
 
@@ -29,6 +29,7 @@ def leave(run_id: uuid.UUID, *, actor: Actor, keep: Callable[[str], None]) -> Ru
         _refuse(run)
         text = bundle.write(_body(run))
         claims.travel(run, actor)
+        lifecycle.leave(run, actor)
         endings.end(run, RunStatus.CANCELLED, actor, why=MOVED)
         keep(text)
     return run
@@ -63,6 +64,9 @@ def _tied(run: Run) -> str:
         return "it has yet to hear of a child's end"
     if run.compensates.exists():
         return "it undoes what another run here did"
+    undone = run.steps.filter(compensated_by__isnull=False, effect=EffectState.IN_DOUBT).first()
+    if undone is not None:
+        return f"a run here is undoing its step {undone.index}"
     return ""
 
 

@@ -12,10 +12,12 @@ from uuid import UUID
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from runs import values
 from runs.exceptions import BadBundle
 from runs.models import Allowance, Draw, Event, FactReading, Hold, JournalEntry, Run, Snapshot, Step
 
 M = TypeVar("M", bound=models.Model)
+LONGEST = 8 * values.MAX_RESULT  # bytes of a column that holds JSON as text
 
 #: Columns that stay: keys of this database, and what other rows of it say.
 STAYS: dict[type[models.Model], frozenset[str]] = {
@@ -96,6 +98,38 @@ def _nothing(value: Any) -> list[Any]:
     return []
 
 
+def _labels(value: Any) -> dict[str, str]:
+    return {_as(str)(name): _as(str)(text) for name, text in _as(dict)(value).items()}
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    return [_as(dict)(item) for item in _as(list)(value)]
+
+
+def _names(value: Any) -> list[str]:
+    return [_as(str)(name) for name in _as(list)(value)]
+
+
+def _json(text: str) -> str:
+    """Canonical JSON, as columns of text keep it."""
+    if values.canonical(values.parse(text, limit=LONGEST)) != text:
+        raise ValueError("not canonical JSON")
+    return text
+
+
+#: What columns hold that pages and rooms rely on, by the name of the row and the column.
+_SHAPES: dict[str, Callable[[Any], Any]] = {
+    "run.labels": _labels,
+    "run.input": _json,
+    "step.arguments": _json,
+    "step.executed": _json,
+    "step.result": _json,
+    "step.evidence": _items,
+    "snapshot.used": _as(list),
+    "snapshot.credentials": _names,
+    "snapshot.why": _as(list),
+}
+
 _READ: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
     (models.DateTimeField, _moment),
     (models.UUIDField, UUID),
@@ -105,7 +139,7 @@ _READ: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
     (models.BooleanField, _as(bool)),
     (models.IntegerField, _as(int)),
     (models.FloatField, _as(float)),
-    (models.JSONField, lambda value: value),
+    (models.JSONField, _as(dict)),
     (models.CharField, _as(str)),
     (models.TextField, _as(str)),
 )
@@ -114,7 +148,7 @@ _READ: tuple[tuple[type[Any], Callable[[Any], Any]], ...] = (
 def _back(field: Any, value: Any, path: str) -> Any:
     if value is None and (field.null or isinstance(field, models.JSONField)):
         return None
-    read = next(read for kind, read in _READ if isinstance(field, kind))
+    read = _SHAPES.get(path) or next(read for kind, read in _READ if isinstance(field, kind))
     try:
         return read(value)
     except (AttributeError, InvalidOperation, TypeError, ValueError) as error:

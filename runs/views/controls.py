@@ -201,7 +201,7 @@ def sweep(request: HttpRequest, agent: str, verb: str) -> HttpResponse:
         why = "Operators may do this to all runs of an agent."
         return render(request, "403.html", {"why": why}, status=403)
     form = Reason(request.POST)
-    if verb not in bulk.VERBS or not bulk.known(agent):
+    if verb not in bulk.VERBS or "\x00" in agent or not bulk.known(agent):
         return render(request, "404.html", status=404)
     back = f"{reverse('runs')}?{urlencode({'agent': agent})}"
     if form.is_valid():

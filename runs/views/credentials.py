@@ -77,11 +77,17 @@ def detail(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, found: Credential, caller: Caller) -> HttpResponse:
+    waiting, authorise = (
+        Hold.objects.waiting_for(Cause.CREDENTIAL, found.name),
+        _offer(found.name, found, caller),
+    )
+    if not authorise.may:  # what they may not see is not counted either
+        waiting = waiting.filter(run__in=caller.visible(Run.objects.all()).values("pk"))
     context = {
         "now": clock.now(),
         "credential": found,
-        "authorise": _offer(found.name, found, caller),
-        "waiting": Hold.objects.waiting_for(Cause.CREDENTIAL, found.name).count(),
+        "authorise": authorise,
+        "waiting": waiting.count(),
     }
     return render(request, "runs/credential.html", context)
 

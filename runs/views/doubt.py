@@ -27,6 +27,8 @@ from runs.views.pages import of_run
 
 AT_ONCE = 200
 ONLY_OPERATORS = "Operators settle what is in doubt and what is owed."
+#: What came of a call, or what somebody said of it, where its word is not plain.
+KINDS = {"compensate": "to be undone", "compensated": "undone"}
 DONE = {
     "happened": "Settled: it happened.",
     "did_not_happen": "Settled: it did not happen. The call goes through the gate again.",
@@ -101,7 +103,8 @@ def _show(
         "sent": step.sent,
         "looks": looks[:50],
         "evidence": [_told(item) for item in reversed(step.evidence)],
-        "answers": [(answer, _capital(doubts.forbids(run, step, answer))) for answer in doubts.ANSWERS],
+        "answers": _answers(run, step),
+        "settled": _stop(doubts.not_open(step)),
         "undo": compensation.part(step).call,
         "schema": _schema(tool.returns.schema()) if tool else "",
         "typed": typed or {"result": _skeleton(tool), "reason": "", "answer": ""},
@@ -111,13 +114,24 @@ def _show(
     return render(request, "runs/doubt.html", context, status=status)
 
 
+def _answers(run: Run, step: Step) -> list[tuple[str, str]]:
+    """Each answer with why it cannot be given now."""
+    forbidden = [(answer, doubts.forbids(run, step, answer)) for answer in doubts.ANSWERS]
+    return [(answer, _stop(why)) for answer, why in forbidden]
+
+
+def _stop(text: str) -> str:
+    """A sentence, if there is one."""
+    return f"{_capital(text).rstrip('.')}." if text else ""
+
+
 def _told(item: dict[str, Any]) -> dict[str, Any]:
     """One item of evidence, as the page tells it."""
     kind = item.get("answer") or item["kind"]
     return {
         **item,
         "at": datetime.fromisoformat(item["at"]),
-        "kind": kind.replace("_", " "),
+        "kind": KINDS.get(kind, kind.replace("_", " ")),
         "text": item.get("text", ""),
     }
 
@@ -135,7 +149,7 @@ def _capital(text: str) -> str:
 
 
 def _sentence(error: RunsError) -> str:
-    return _capital(str(error)).rstrip(".") + "."
+    return _stop(str(error))
 
 
 def _journal_refusal(run: Run, caller: Caller, verb: str, code: str) -> None:
@@ -183,7 +197,7 @@ def _on_claim(name: str, verb: Callable[..., object], done: str) -> Callable[...
             _journal_refusal(run, caller, name, "forbidden")
             return render(request, "403.html", {"why": ONLY_OPERATORS}, status=403)
         why = _text(request, "reason")
-        if not why.strip() or len(why) > doubts.MAX_REASON:
+        if not why.strip() or len(why) > doubts.MAX_REASON or "\x00" in why:
             said = f"Say why, in at most {doubts.MAX_REASON:,} characters: it is kept with what is done."
             return render(request, "runs/claim_refused.html", {"run": run, "why": said}, status=422)
         try:

@@ -25,6 +25,7 @@ from runs import callers, clock, stops
 from runs.callers import Caller
 from runs.exceptions import NotFound
 from runs.models import Hold, JournalEntry, Run, Snapshot, Step
+from runs.states import ClaimState, EffectState, RunStatus
 from runs.views import credentials, diverged, family, rights, standing, timeline, usage
 
 View = Callable[..., HttpResponse]
@@ -103,7 +104,7 @@ def _live(request: HttpRequest, caller: Caller, run: Run) -> dict[str, Any]:
         "pulse_url": reverse("run_pulse", args=[run.pk]) + "?" + _kept(request, v=_version(run)),
         "may": rights.may(caller, run, open_now),
         "why": standing.waits_for(open_now),
-        "state": standing.state(run, open_now, flying, entries),
+        "state": standing.state(run, open_now, flying, entries, stands=_stands(run)),
         "steps": steps,
         "events": [timeline.alone(step) for step in steps]
         if alone
@@ -114,9 +115,18 @@ def _live(request: HttpRequest, caller: Caller, run: Run) -> dict[str, Any]:
         "alone": alone,
         "holds": held,
         "open_holds": open_now,
+        "past_holds": [hold for hold in held if not hold.is_open],
         "entries": entries,
         "entries_total": run.seq,
     }
+
+
+def _stands(run: Run) -> list[int]:
+    """The first steps of a run that was cut short whose effects stand: neither undone nor given back."""
+    if not run.ended or run.status == RunStatus.SUCCEEDED:
+        return []
+    done = Step.objects.filter(run=run, effect=EffectState.CONFIRMED).exclude(claim=ClaimState.GIVEN_BACK)
+    return list(done.order_by("index").values_list("index", flat=True)[: standing.NAMED + 1])
 
 
 def _held(run: Run) -> list[Hold]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.urls import reverse
+
 from runs.models import Hold, JournalEntry, Run, Step
 from runs.states import Cause, RunStatus, Then
 
@@ -27,7 +29,11 @@ WAITS = {
     Cause.VERSION: "no worker has its agent's version",
 }
 #: Said by the cause already.
-PLAIN = frozenset({Cause.APPROVAL, Cause.QUESTION, Cause.IN_DOUBT, Cause.CHILD, Cause.ANCESTOR})
+PLAIN = frozenset(
+    {Cause.APPROVAL, Cause.QUESTION, Cause.IN_DOUBT, Cause.CHILD, Cause.ANCESTOR, Cause.DIVERGED, Cause.TIMER}
+)
+#: So many steps are named by their indexes.
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ def _said(hold: Hold) -> str:
     if hold.cause == Cause.PERSON:
         said = f"{_paused(hold).capitalize()} by {_who(hold)}"
         return f"{said}: {hold.why}" if hold.why else said
+    if hold.cause == Cause.TIMER and hold.expires_at:
+        return f"It sleeps until {hold.expires_at:%-d %B %Y, %H:%M} UTC."
     return hold.why or hold.get_cause_display()
 
 
@@ -75,12 +83,18 @@ def _paused(hold: Hold) -> str:
 
 
 def state(
-    run: Run, standing: list[Hold], flying: Iterable[Step], entries: Iterable[JournalEntry] = ()
+    run: Run,
+    standing: list[Hold],
+    flying: Iterable[Step],
+    entries: Iterable[JournalEntry] = (),
+    *,
+    stands: Sequence[int] = (),
 ) -> State:
-    """`standing`: its open holds. `flying`: steps in flight. `entries`: the newest of its journal, first."""
+    """`standing`: its open holds. `flying`: steps in flight. `entries`: the newest of its journal, first. `stands`:
+    the first steps whose effects a run that was cut short left behind."""
     indexes = [step.index for step in flying]
     if run.ended:
-        return _ended(run, entries)
+        return _ended(run, entries, stands)
     if run.stop_requested is not None:
         return _stopping(run, indexes)
     paused = next((hold for hold in standing if hold.cause == Cause.PERSON), None)
@@ -95,10 +109,18 @@ def state(
     return State(Part(_moving(run, indexes)), [_part(hold) for hold in rest])
 
 
-def _ended(run: Run, entries: Iterable[JournalEntry]) -> State:
+def _ended(run: Run, entries: Iterable[JournalEntry], stands: Sequence[int]) -> State:
     last = next((entry for entry in entries if entry.verb == run.status), None)
     by = f" by {last.actor_name}" if last is not None and last.actor_kind in ("person", "key") else ""
-    return State(Part(f"{run.get_status_display()}{by}"))
+    return State(Part(f"{run.get_status_display()}{by}"), _happened(stands))
+
+
+def _happened(stands: Sequence[int]) -> list[Part]:
+    """A run that was cut short is not as if it had never been."""
+    if not stands:
+        return []
+    which = steps(stands) if len(stands) <= NAMED else "its steps"
+    return [Part(f"what {which} did outside stands")]
 
 
 def _stopping(run: Run, indexes: list[int]) -> State:
@@ -146,11 +168,14 @@ def _part(hold: Hold) -> Part:
     index = hold.step.index if hold.step else ""
     people = getattr(hold, "people", "") or "a reviewer"
     text = WAITS.get(Cause(hold.cause), hold.get_cause_display()).format(step=index, people=people)
-    until = None if hold.on_expiry == Then.WAIT else hold.expires_at  # then operators are told, and it waits on
-    return Part(text, until, hold.opened_at, getattr(hold, "request_url", ""))
+    url = getattr(hold, "request_url", "")
+    if hold.cause == Cause.IN_DOUBT and hold.step and hold.step.compensated_by_id:
+        text, url = f"step {index} is being undone", reverse("run", args=[hold.step.compensated_by_id])
+    until = None if hold.on_expiry == Then.WAIT else hold.expires_at  # people are told, and it waits on
+    return Part(text, until, hold.opened_at, url)
 
 
-def steps(indexes: list[int]) -> str:
+def steps(indexes: Sequence[int]) -> str:
     """`step 7`, `steps 7 and 8`."""
     if len(indexes) == 1:
         return f"step {indexes[0]}"

@@ -19,8 +19,18 @@ EVENTS = 300
 UNTOLD = frozenset(
     {"taken", "handed_back", "suspended", "resumed", "dispatched", "holds_closed", "refused", "expiry_set"}
 )
+#: Holds that a request was opened for.
+ASKS = frozenset({"approval", "question"})
 SAID = {
     "submitted": "Submitted",
+    "event": "Told of an event",
+    "settled": "Its doubt was settled",
+    "compensation_started": "Its undoing was started",
+    "compensated": "Undone by another run",
+    "not_compensated": "Its undoing came to nothing",
+    "claims_owed": "What it has reserved is to be given back",
+    "claim_given_back": "Given back",
+    "claim_not_given_back": "Not given back yet",
     "recovered": "Its worker was lost; another one goes on",
     "interrupted": "Its call in flight was left; nobody waits for it",
     "stopped_now": "Stop now",
@@ -133,7 +143,8 @@ def _event(entry: JournalEntry, holds: dict[str, Hold]) -> Event:
     index = said.get("index")
     if index is None and hold is not None and hold.step is not None:
         index = hold.step.index
-    url = getattr(hold, "request_url", "") if hold is not None and entry.verb == "held" else ""
+    asks = hold is not None and entry.verb == "held" and hold.cause in ASKS
+    url = getattr(hold, "request_url", "") if asks else ""
     return Event(entry.at, kind, what, entry.actor_name, entry.door, why, index, url)
 
 

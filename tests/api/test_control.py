@@ -112,6 +112,17 @@ def test_cancel_twice(api: Api) -> None:
     assert body["run_status"] == "cancelled"
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("", 405), ("/approve", 404), ("/decide", 404), ("/answer", 404)]
+)
+def test_answer_that_names_no_request_is_taken_by_no_door(api: Api, path: str, status: int) -> None:
+    """F09: a run takes no answers, only its requests do, on their own pages; nothing of it moves."""
+    run = api.submit()
+    with nothing_written():
+        said = api.post(f"/runs/{run.pk}{path}", {"decision": "approve"})
+    assert said.status_code == status
+
+
 def test_verbs_take_no_parameters(api: Api) -> None:
     run = api.submit()
     with nothing_written():

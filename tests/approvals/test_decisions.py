@@ -313,12 +313,30 @@ def test_decide_after_somebody_else_says_who_what_and_when(
     assert desk.refusals(request_) == [("Ben", "decided"), ("Ben", "decided")]
 
 
-def test_decide_after_it_was_used_says_the_same(request_: Request, people: SimpleNamespace) -> None:
-    desk.decide(request_, people.ana)
-    desk.drive(request_)
-    with pytest.raises(Closed) as late:
-        desk.decide(request_, people.ben, "reject")
-    assert (late.value.code, late.value.by, late.value.verb) == ("decided", "Ana", "approve")
+def test_decide_after_the_run_has_finished_says_the_same_and_starts_nothing(
+    request_: Request, people: SimpleNamespace, django_capture_on_commit_callbacks: Any
+) -> None:
+    """F08: ben is told of ana's decision and its time, ana's form sent again has its first answer; nobody is rung
+    for, and the journal has one decision beside the refused attempt."""
+    choice = Choice("approve", request_.revision.digest, nonce="n")
+    first = decisions.decide(request_.ref, person=people.ana, choice=choice)
+    assert desk.result(request_)["result"] == "given 240.00"
+    with django_capture_on_commit_callbacks() as rung:
+        with pytest.raises(Closed) as late:
+            desk.decide(request_, people.ben, "reject")
+        again = decisions.decide(request_.ref, person=people.ana, choice=choice)
+    said, made = late.value, Decision.objects.get()
+    assert (said.status, said.code, said.by, said.verb, said.at) == (
+        409,
+        "decided",
+        "Ana",
+        "approve",
+        made.made_at,
+    )
+    assert (first.again, again.again, again.decision, first.decision) == (False, True, made, made)
+    assert (rung, desk.counts(request_), desk.world.n("give_back")) == ([], ("consumed", 1, 1), 1)
+    told = desk.told(request_)
+    assert (told.count("decided"), told[-1], desk.refusals(request_)) == (1, "refused", [("Ben", "decided")])
 
 
 def test_decide_one_microsecond_late_is_refused(request_: Request, ana: User) -> None:
@@ -367,9 +385,19 @@ def test_decide_after_the_run_was_cancelled_says_so(request_: Request, ana: User
     endings.cancel(request_.run_id, actor=OPERATOR, why="the customer called")
     with pytest.raises(Closed) as late:
         desk.decide(request_, ana)
-    assert (late.value.code, str(late.value)) == ("cancelled", "the customer called")
+    said, closed_at = late.value, desk.fresh(request_).closed_at
+    assert (said.code, str(said), said.by, said.at) == ("cancelled", "the customer called", "Olu", closed_at)
     assert desk.counts(request_) == ("cancelled", 0, 0)
     assert desk.refusals(request_) == [("Ana", "cancelled")]
+
+
+def test_decide_after_the_run_ended_by_itself_names_nobody(request_: Request, ana: User) -> None:
+    """F57: it stood still for too long; nobody cancelled it."""
+    desk.later(100)
+    assert endings.expire(request_.run_id, 50.0)
+    with pytest.raises(Closed) as late:
+        desk.decide(request_, ana)
+    assert (late.value.code, late.value.by) == ("cancelled", "")
 
 
 def test_decide_while_the_run_is_being_cancelled_says_so(people: SimpleNamespace) -> None:
@@ -382,7 +410,7 @@ def test_decide_while_the_run_is_being_cancelled_says_so(people: SimpleNamespace
     endings.cancel(run.pk, actor=OPERATOR, why="enough")
     with pytest.raises(Closed) as late:
         desk.decide(second, people.ana)
-    assert late.value.code == "cancelled"
+    assert (late.value.code, late.value.by) == ("cancelled", "Olu")
     assert desk.counts(second) == ("open", 0, 0)
     Run.objects.filter(pk=run.pk).update(lease_until=clock.now() - timedelta(seconds=1))
     lifecycle.recover(run.pk)

@@ -354,7 +354,7 @@ def test_unreadable_right_before_the_call_waits_for_its_source(request_: Request
     run = desk.drive(request_)
     assert (run.status, desk.world.calls) == ("suspended", [])
     hold = run.holds.open().get()
-    assert (hold.cause, hold.detail) == ("dependency", {"source": "payments"})
+    assert (hold.cause, hold.subject) == ("dependency", "payments")
     assert desk.counts(request_) == ("in_force", 1, 1)
     desk.world.facts["given"] = Decimal("0.00")
     desk.later(31)

@@ -12,7 +12,7 @@ from approvals.exceptions import Closed, NotEligible, Stale
 from approvals.models import Decision, Request, Revision
 from approvals.presentation import lanes, oddities, outcomes, pages
 from runs import clock, endings, holds
-from runs.actors import SYSTEM
+from runs.actors import SYSTEM, Actor
 from runs.models import Run
 from tests.approvals import desk
 
@@ -207,14 +207,17 @@ def test_standing_is_none_while_it_is_open(request_: Request) -> None:
 
 def test_standing_of_each_end(people: SimpleNamespace) -> None:
     found: dict[str, Any] = {}
-    for name in ("approve", "reject", "expire", "cancel"):
+    for name in ("approve", "reject", "expire", "cancel", "stand too long"):
         request = desk.opened()
         if name == "expire":
             desk.later(3601)
             holds.expire(request.hold_id)
             desk.later(0)
         elif name == "cancel":
-            endings.cancel(request.run_id, actor=SYSTEM, why="enough")
+            endings.cancel(request.run_id, actor=Actor("person", "9", "Olu", "admin"), why="enough")
+        elif name == "stand too long":
+            desk.later(100)
+            assert endings.expire(request.run_id, 50.0)
         else:
             desk.decide(request, people.ana, name)
         panel = pages.standing(desk.fresh(request), clock.now())
@@ -224,7 +227,8 @@ def test_standing_of_each_end(people: SimpleNamespace) -> None:
         "approve": ("standing", "Ana", "approved", "", ""),
         "reject": ("standing", "Ana", "rejected", "wrong amount", ""),
         "expire": ("expired", "", "", "", ""),
-        "cancel": ("cancelled", "", "", "", "enough"),
+        "cancel": ("cancelled", "Olu", "was cancelled", "", "enough"),
+        "stand too long": ("cancelled", "", "expired", "", "suspended for 100 s"),
     }
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from allauth.account.models import EmailAddress
 from django.contrib.auth.models import User
+from django.core import mail
 from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
@@ -20,8 +21,8 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from approvals.exceptions import Stale
 from approvals.models import Decision, Request
 from approvals.presentation import history
-from runs import clock, endings, holds
-from runs.actors import SYSTEM
+from runs import clock, endings, sweeper
+from runs.actors import Actor
 from runs.models import Step
 from tests.approvals import desk
 from tests.pages import POLICY, browser, directives, inline, text
@@ -268,6 +269,11 @@ def test_blocked_request_offers_no_approval_and_refuses_one(site: Client, reques
         {"decision": "respond"},
         {"decision": "edit"},
         {"decision": "a\x00b"},
+        {"decision": "Approve"},
+        {"decision": " approve"},
+        {"decision": []},
+        {"decision": None, "approve": "approve"},
+        {"decision": "approve", "decision[]": "approve"},
         {"decision": ["approve", "reject"]},
         {"decision": ["approve", "approve"]},
         {"decision": "approve", "tier": "R1"},
@@ -286,6 +292,8 @@ def test_decide_that_does_not_fit_is_422_and_changes_nothing(
 ) -> None:
     """F20, C-06."""
     answer = post(site, request_, **fields)
+    assert desk.drive(request_).status == "suspended"
+    assert desk.world.calls == []
     assert (answer.status_code, desk.counts(request_), desk.numbers(request_)) == (
         422,
         ("open", 0, 0),
@@ -394,12 +402,59 @@ def test_requester_sees_no_control_and_is_403(people: SimpleNamespace) -> None:
 
 
 def test_decide_after_the_run_was_cancelled_is_409(site: Client, request_: Request) -> None:
-    """F57."""
-    endings.cancel(request_.run_id, actor=SYSTEM, why="the customer called")
-    answer = post(site, request_, decision="approve", note="hm")
-    assert (answer.status_code, answer.context["closed"].kind) == (409, "cancelled")
-    assert "the customer called" in text(answer)
+    """F57: by whom and why; it leaves the inbox and its count, and what was said of it stays to be read."""
+    fields = form(site.get(address("request", request_)), "approve")
+    assert site.get("/").context["waiting"] == 1
+    endings.cancel(request_.run_id, actor=Actor("key", "k1", "cyd's key", "api"), why="the customer called")
+    answer = site.post(address("decide", request_), {**fields, "decision": "approve", "note": "hm"})
+    closed = answer.context["closed"]
+    assert (answer.status_code, closed.kind, closed.who) == (409, "cancelled", "cyd's key")
+    assert "The run was cancelled" in text(answer)
+    assert "Cancelled by cyd's key. Nothing was run. the customer called" in text(answer)
+    inbox = site.get("/")
+    assert (inbox.context["waiting"], request_.ref in text(inbox)) == (0, False)
+    kept = site.get(address("request", request_))
+    assert (kept.status_code, kept.context["standing"].who) == (200, "cyd's key")
+    assert [form(kept, name) for name in ("approve", "reject")] == [{}, {}]
+
+
+def test_decide_after_the_run_ended_by_itself_does_not_say_cancelled(site: Client, request_: Request) -> None:
+    """F57: expired and failed are not cancelled, and nobody did it."""
+    desk.later(100)
+    assert endings.expire(request_.run_id, 50.0)
+    answer = post(site, request_, decision="approve")
+    assert (answer.status_code, answer.context["closed"].kind, answer.context["closed"].who) == (
+        409,
+        "cancelled",
+        "",
+    )
+    assert "The run expired" in text(answer)
+    assert "ancelled" not in text(answer)
     assert site.get("/").context["waiting"] == 0
+
+
+def test_decide_after_the_run_has_finished_is_409_with_who_and_when(
+    site: Client, request_: Request, ben: User
+) -> None:
+    """F08: and the form of who decided it, sent again, has its first answer."""
+    browser_of_ben = browser(ben)
+    fields = {"decision": "approve", "view_digest": request_.revision.digest, "form_nonce": "x"}
+    first = site.post(address("decide", request_), fields)
+    desk.drive(request_)
+    late = post(browser_of_ben, request_, decision="reject", reason="other")
+    again = site.post(address("decide", request_), fields)
+    closed, made = late.context["closed"], Decision.objects.get()
+    assert (late.status_code, closed.kind, closed.who, closed.at) == (
+        409,
+        "decided_other",
+        "Ana",
+        made.made_at,
+    )
+    assert "Ana approved this" in text(late)
+    assert "Your rejection was not recorded." in text(late)
+    assert {(each.status_code, each["Location"]) for each in (first, again)} == {
+        (303, f"/decisions/{made.pk}")
+    }
 
 
 # -- 404 ---------------------------------------------------------------------------------------------
@@ -517,6 +572,9 @@ def test_form_from_another_origin_is_403_with_its_token_too(ana: User, request_:
 
 
 def test_expired_shows_as_expired_though_no_sweeper_came(site: Client, request_: Request) -> None:
+    """F38: computed at every door; closed once when the sweeper is back, at the time it was to end; no mail of it."""
+    sweeper.sweep()
+    mails = len(mail.outbox)
     fields = form(site.get(address("request", request_)), "approve")
     desk.later(3601)
     shown = site.get(address("request", request_))
@@ -527,9 +585,11 @@ def test_expired_shows_as_expired_though_no_sweeper_came(site: Client, request_:
     answer = site.post(address("decide", request_), {**fields, "decision": "approve"})
     assert (answer.status_code, answer.context["closed"].kind) == (409, "expired")
     assert desk.counts(request_) == ("open", 0, 0)
-    assert holds.expire(request_.hold_id) is True
+    assert [sweeper.sweep().get("expire_holds", 0) for _ in range(3)] == [1, 0, 0]
     assert desk.counts(request_) == ("expired", 0, 0)
+    assert desk.told(request_).count("expired") == 1
     assert site.get(address("request", request_)).context["standing"].at == request_.decide_by
+    assert len(mail.outbox) == mails
 
 
 # -- htmx ---------------------------------------------------------------------------------------------------

@@ -147,6 +147,23 @@ def test_terminated_backend_in_a_call(workers: Workers, outside: Outside) -> Non
     assert (go_on(run).status, outside.n("pay_checked")) == (RunStatus.SUCCEEDED, 1)
 
 
+def test_terminated_backend_after_a_plain_effect_asks_nobody(workers: Workers, outside: Outside) -> None:
+    """The worker lives, and knows what came of the call: it says so over another connection."""
+    run = submitted("payer")
+    worker = workers.start(run, after_effect_before_record="wait")
+    workers.reached("after_effect_before_record")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    workers.go("after_effect_before_record")
+    worker.wait(timeout=30)
+    assert [e["kind"] for e in step(run, 0).evidence] == ["returned"]
+    later(LONG)
+    assert (go_on(run).status, outside.n("pay")) == (RunStatus.SUCCEEDED, 1)
+
+
 # -- Frozen and slow -----------------------------------------------------------------------------
 
 

@@ -22,13 +22,15 @@ from approvals import decisions, looks, notifications
 from approvals.decisions import Choice, Decided
 from approvals.exceptions import Closed, Stale
 from approvals.models import Decision, Notification, Permit, Request
-from runs import endings, execution, facts, holds, points
+from runs import endings, execution, facts, holds, points, queues, sweeper
 from runs.actors import Actor
 from runs.models import Run
 from tests.approvals import desk
 from tests.approvals.fixtures import people, whole, world
+from tests.pages import browser, text
+from tests.runs.own_valkey import Valkey, running_valkey, valkey
 
-__all__ = ["people", "whole", "world"]
+__all__ = ["people", "running_valkey", "valkey", "whole", "world"]
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("whole")]
 OPERATOR = Actor("person", "9", "Olu", "admin", operator=True)
@@ -203,20 +205,29 @@ def test_role_taken_away_first_and_the_decision_is_not_visible(
 # -- Expiry (F36) ---------------------------------------------------------------------------
 
 
-def test_approve_first_and_expiry_after_the_end_finds_it_decided(
-    request_: Request, people: SimpleNamespace
-) -> None:
-    """Made before the end by the database's clock, and committed after it: it counts."""
+def test_approve_first_and_expiry_after_the_end_finds_it_decided(people: SimpleNamespace) -> None:
+    """F36: made before the end by the database's clock, and committed after it: it counts, acts once, and nobody
+    is told of an end."""
+    desk.change_rule("desk", decide_within=600)
+    request_ = desk.opened()
     with held_open():
         desk.decide(request_, people.ana)
-        apart(desk.later, 3601).result(PATIENCE)
+        apart(desk.later, 601).result(PATIENCE)
         expiring = apart(holds.expire, request_.hold_id)
         until_waiting()
     assert outcome(expiring) is False
     assert desk.counts(request_) == ("in_force", 1, 1)
+    swept = sweeper.sweep()
+    assert ("expire_holds" in swept, desk.told(request_).count("expired")) == (False, 0)
+    assert (desk.result(request_)["result"], desk.world.n("give_back"), mail.outbox) == (
+        "given 240.00",
+        1,
+        [],
+    )
 
 
 def test_expiry_first_and_approve_is_refused(request_: Request, people: SimpleNamespace) -> None:
+    """F36: refused with the time it ended at, and nothing is done."""
     choice = choose(request_)
     desk.later(3601)
     with held_open():
@@ -243,6 +254,73 @@ def test_approve_that_waited_past_the_end_is_refused(request_: Request, people: 
     assert isinstance(said, Closed)
     assert said.code == "expired"
     assert desk.counts(request_) == ("open", 0, 0)
+
+
+# -- The commit and the doorbell (F44) ---------------------------------------------------------
+
+
+def rung() -> list[Any]:
+    """Jobs that any worker could take now."""
+    return [job.args for job in queues._bell().jobs if job.func_name == "runs.jobs.drive"]
+
+
+def test_approve_rings_when_it_is_committed_and_not_before(
+    request_: Request, people: SimpleNamespace
+) -> None:
+    """F44 (a)."""
+    queues._bell().empty()
+    with held_open():
+        desk.decide(request_, people.ana)
+        assert (rung(), apart(desk.counts, request_).result(PATIENCE)) == ([], ("open", 0, 0))
+    assert (rung(), desk.counts(request_)) == ([(str(request_.run_id),)], ("in_force", 1, 1))
+
+
+def test_approve_that_is_rolled_back_rings_for_nobody(request_: Request, people: SimpleNamespace) -> None:
+    """F44 (b): no job and no mail; it can be approved again."""
+    queues._bell().empty()
+    told = Notification.objects.count()
+    with held_open():
+        desk.decide(request_, people.ana)
+        transaction.set_rollback(True)
+    assert (rung(), desk.counts(request_), Notification.objects.count()) == ([], ("open", 0, 0), told)
+    desk.decide(request_, people.ana)
+    assert (rung(), desk.result(request_)["result"]) == ([(str(request_.run_id),)], "given 240.00")
+
+
+def test_hold_that_is_rolled_back_leaves_no_job_and_no_mail(people: SimpleNamespace) -> None:
+    """F44 (b)."""
+    queues._bell().empty()
+    with held_open():
+        desk.submitted()
+        transaction.set_rollback(True)
+    assert (rung(), Run.objects.count(), Notification.objects.count()) == ([], 0, 0)
+
+
+def test_approve_while_the_queue_is_away_is_kept_and_shown(
+    request_: Request, people: SimpleNamespace, valkey: Valkey
+) -> None:
+    """F04: approved and waiting, told so at every door; again is the same answer; the sweeper rings when it is
+    back, and it acts once."""
+    Run.objects.filter(pk=request_.run_id).update(owner_id=str(people.cyd.pk))
+    site, cyd = browser(people.ana), browser(people.cyd)
+    fields = {"decision": "approve", "view_digest": request_.revision.digest, "form_nonce": "n"}
+    valkey.kill()
+    answers = [site.post(f"/requests/{request_.ref}/decide", fields) for _ in range(3)]
+    assert {(each.status_code, each["Location"]) for each in answers} == {
+        (303, f"/decisions/{Decision.objects.get().pk}")
+    }
+    shown = text(site.get(answers[0]["Location"]))
+    assert shown.count("You approved: ") == 1
+    assert "In force: the run has been told." in shown
+    assert "The run goes on." in shown
+    page = cyd.get(request_.run.get_absolute_url())
+    assert (page.context["state"].lead.text, page.context["run"].status) == ("Waits for a worker", "queued")
+    valkey.start()
+    queues._deaf_until = 0.0
+    desk.later(300)
+    assert sweeper.sweep().get("ring") == 1
+    assert rung() == [(str(request_.run_id),)]
+    assert (desk.result(request_)["result"], desk.world.n("give_back")) == ("given 240.00", 1)
 
 
 # -- Cancel and pause ------------------------------------------------------------------------

@@ -16,7 +16,19 @@ from runs.lifecycle import Limit
 from runs.models import Allowance, Draw, JournalEntry, Run
 from runs.states import Cause, RunStatus
 from runs.tools import NotSent, ToolContext, outcomes, start, tool
-from tests.factories import CYD, OPERATOR, approve, causes, drive, later, open_hold, result, step, verbs
+from tests.factories import (
+    CYD,
+    OPERATOR,
+    approve,
+    causes,
+    drive,
+    go_on,
+    later,
+    open_hold,
+    result,
+    step,
+    verbs,
+)
 from tests.outside import Outside
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("invariants")]
@@ -839,3 +851,50 @@ def test_ended_run_has_nothing_reserved(outside: Outside) -> None:
     run = driven("a.thinker", {EUR: "10"})
     assert not Draw.objects.open().exists()
     assert [row.reserved for row in run.allowances.all()] == [0]
+
+
+# -- Put back --------------------------------------------------------------------------------------
+
+
+def test_call_put_back_beside_a_held_one_waits_for_what_it_needs(outside: Outside, rules: Rules) -> None:
+    """The second attempt does not fit the limit: it is said so, and topping up lets it go on, although the call
+    beside it waits for a person."""
+    rules(**{"a.spend": "hold"})
+
+    @agent(name="a.pair")
+    async def pair(run: RunContext) -> list[str]:
+        return [o.get() for o in await outcomes(spend(Decimal("0.10")), think_again())]
+
+    outside.will("think_again", "fail")
+    run = driven("a.pair", {EUR: "0.60"})
+    assert sorted(causes(run)) == ["allowance", "approval"]
+    row = Allowance.objects.get(name=run.stream)
+    allowance.top_up(row.pk, Decimal("0.60"), actor=OPERATOR)
+    allowance.release_covered(row.pk)
+    drive(run)
+    assert (causes(run), step(run, 1).status) == (["approval"], "done")
+
+
+def test_estimate_that_fails_for_an_effect_that_may_have_acted(outside: Outside) -> None:
+    """It is not refused because nobody can say what it will use: it stays in doubt, and in the ledger."""
+
+    def guess() -> dict[str, Any]:
+        word = Outside.of_this_process().next("guess")
+        return {} if word == "ok" else {"no such unit": 1}
+
+    @tool(name="a.spend_odd", effect=True, idempotent=True, estimate=guess)
+    def spend_odd(context: ToolContext) -> str:
+        return act("spend_odd", context)
+
+    @agent(name="a.odd")
+    async def odd(run: RunContext) -> str:
+        return await spend_odd()  # type: ignore[no-any-return]
+
+    outside.will("spend_odd", "fail")
+    run = driven("a.odd", {"tokens": "5"})
+    outside.will("guess", "bad")
+    later(3600)
+    go_on(run)
+    assert (causes(run), step(run, 0).effect) == (["in_doubt"], "in_doubt")
+    later(7300)
+    assert (result(go_on(run)), step(run, 0).effect, len(outside.keys("spend_odd"))) == ("ok", "confirmed", 1)

@@ -68,6 +68,15 @@ def limit(row: Allowance) -> Decimal | None:
     return row.limit
 
 
+#: What is no amount, at whatever door (F94).
+NO_NUMBERS = ["NaN", "Infinity", "-Infinity", "1,5", "5USD", "USD 5", "true"]
+ODD = [*NO_NUMBERS, "-5", "-0.01", "1e400", "1e-12", str(10**30)]
+
+
+def entries(row: Allowance) -> int:
+    return JournalEntry.objects.of(row.stream).count()
+
+
 # -- The run's page ------------------------------------------------------------------------------
 
 
@@ -105,10 +114,12 @@ def test_top_up_by_a_form_sent_twice_counts_once(people: SimpleNamespace, run: R
     assert post(people.olu, run, own(run), by="3", once="x").status_code == 409
 
 
-@pytest.mark.parametrize("by", ["", "0", "-1", "NaN", "1e400", "1e-12", "a" * 5000, "1\x00"])
+@pytest.mark.parametrize("by", [*ODD, "", "0", "-0", "a" * 5000, "1\x00"])
 def test_top_up_by_what_is_no_amount_shows_the_form_again(people: SimpleNamespace, run: Run, by: str) -> None:
+    """F94: 422, and nothing in the ledger."""
+    before = entries(own(run))
     said = post(people.olu, run, own(run), by=by)
-    assert (said.status_code, limit(own(run))) == (422, Decimal(3))
+    assert (said.status_code, limit(own(run)), entries(own(run))) == (422, Decimal(3), before)
     assert f'href="#top-up-{own(run).pk}"' in said.content.decode()
 
 
@@ -170,9 +181,35 @@ def test_admin_tops_up(olu: Client, team: Allowance) -> None:
     assert (entry.actor_name, entry.door) == ("Olu", "admin")
 
 
-@pytest.mark.parametrize("by", ["", "-1", "NaN", "1e400"])
+@pytest.mark.parametrize("by", [*ODD, ""])
 def test_admin_refuses_a_top_up_that_is_none(olu: Client, team: Allowance, by: str) -> None:
+    """F94."""
+    before = entries(team)
     assert (do(olu, team, "top_up", by=by).status_code, limit(team)) == (422, Decimal(100))
+    assert entries(team) == before
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_admin_refuses_a_limit_that_is_none(olu: Client, team: Allowance, odd: str) -> None:
+    """F94: also as a mark, and for a new allowance; an empty one is no limit, 0 is nothing."""
+    before = entries(team)
+    assert do(olu, team, "set_limit", limit=odd, soft="").status_code == 422
+    assert do(olu, team, "set_limit", limit="100", soft=odd).status_code == 422
+    team.refresh_from_db()
+    assert (team.limit, team.soft, entries(team)) == (Decimal(100), Decimal(80), before)
+    form = {"name": "billing", "unit": "money:EUR", "limit": odd, "soft": ""}
+    assert olu.post(reverse("admin:runs_allowance_add"), form).status_code == 200
+    assert Allowance.objects.count() == 1
+
+
+def test_admin_tells_nothing_from_no_limit(olu: Client, team: Allowance) -> None:
+    """F94."""
+    do(olu, team, "set_limit", limit="0", soft="")
+    team.refresh_from_db()
+    assert (team.limit, team.remaining) == (Decimal(0), Decimal(0))
+    do(olu, team, "set_limit", limit="", soft="")
+    team.refresh_from_db()
+    assert (team.limit, team.remaining) == (None, None)
 
 
 def test_admin_top_up_by_nothing_is_not_done(olu: Client, team: Allowance) -> None:

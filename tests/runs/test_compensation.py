@@ -4,13 +4,14 @@ import json
 from collections.abc import Callable
 
 import pytest
+from django.db import transaction
 
-from runs import clock, compensation, doubts, effects, endings, holds, lifecycle, sweeper
+from runs import claims, clock, compensation, doubts, effects, endings, holds, lifecycle, moves, sweeper
 from runs.actors import Actor
 from runs.doubts import Said
 from runs.exceptions import UnknownAgent, WrongState
 from runs.invocation import Known
-from runs.models import JournalEntry, Run
+from runs.models import JournalEntry, Run, Step
 from runs.states import RunStatus
 from runs.tools import declared
 from tests import undoing_for_tests
@@ -331,3 +332,58 @@ def test_doubt_of_a_tool_that_nothing_undoes(outside: Outside) -> None:
     run = in_doubt(outside, "payer", "pay")
     with pytest.raises(WrongState, match="Nothing is declared that undoes pay"):
         doubts.settle(run.pk, 0, UNDO, actor=OPERATOR)
+
+
+# -- Runs that have left ---------------------------------------------------------------------------------
+
+
+def test_compensate_where_the_run_has_left(outside: Outside) -> None:
+    """It goes on elsewhere with what it did."""
+    run = driven("charger", then="sleep")
+    moves.leave(run.pk, actor=OPERATOR, keep=lambda text: None)
+    with pytest.raises(WrongState, match="goes on in another installation"):
+        compensate(run)
+    assert outside.n("refund") == 0
+
+
+def test_leave_while_a_run_here_undoes_a_doubt(outside: Outside) -> None:
+    """There nobody would know that it was undone."""
+    run = in_doubt(outside)
+    undo(run)
+    with pytest.raises(WrongState, match="a run here is undoing its step 0"):
+        moves.leave(run.pk, actor=OPERATOR, keep=lambda text: None)
+
+
+# -- What is undone is not given back too ------------------------------------------------------------------
+
+
+def renter() -> Run:
+    run = driven("renter")
+    claims.owe_ended(run.pk)
+    assert step(run, 0).claim == "owed"
+    return run
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_undo_what_is_still_owed(works: bool, outside: Outside) -> None:
+    """One of the two reaches the outside: the claim waits for what comes of the undoing."""
+    run = renter()
+    tries = step(run, 0).claim_tries
+    undoing = compensate(run)
+    assert not Step.objects.claims_due(clock.now()).exists()
+    assert claims.give_back(step(run, 0).pk, tries) is False
+    drive(undoing) if works else endings.cancel(undoing.pk, actor=OPERATOR)
+    assert hear() == [True]
+    claims.give_back(step(run, 0).pk, tries)
+    assert (outside.n("recall"), outside.n("free_keyed")) == ((1, 0) if works else (0, 1))
+    assert step(run, 0).claim == "given_back"
+
+
+def test_undo_what_a_worker_gives_back_at_this_moment(outside: Outside) -> None:
+    """It was owed when the page was made, and a worker took it right before the start."""
+    run = renter()
+    parts = compensation.plan(run)
+    Step.objects.filter(run=run).update(claim="giving", claim_tries=1)
+    with pytest.raises(WrongState, match="is being given back at this moment"), transaction.atomic():
+        compensation.start(lifecycle.lock(run.pk), parts, actor=OPERATOR, owner_id="olu", why="gone")
+    assert Run.objects.count() == 1

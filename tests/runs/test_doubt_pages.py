@@ -145,6 +145,19 @@ def test_settle_by_page_what_is_settled(people: SimpleNamespace, outside: Outsid
         True,
         True,
     )
+    assert told.count("Olu settled it") == 2, "once for what was refused, once where the form was"
+    assert 'name="answer"' not in answer.content.decode()
+
+
+def test_page_of_a_settled_doubt_says_so_once_and_asks_nothing(
+    people: SimpleNamespace, outside: Outside
+) -> None:
+    run = in_doubt(people, outside)
+    browser(people.olu).post(address(run), said())
+    answer = browser(people.olu).get(address(run))
+    assert text(answer).count("Olu settled it") == 1
+    assert 'name="answer"' not in answer.content.decode()
+    assert "settled: it happened" in text(answer), "what released its hold is a sentence, not its word"
 
 
 def test_second_click_is_the_first_answer(people: SimpleNamespace, outside: Outside) -> None:
@@ -176,6 +189,10 @@ def test_undo_by_page_starts_a_run_of_who_asked(people: SimpleNamespace, outside
     assert made is not None
     assert (made.owner_id, made.submitter_name) == (str(people.olu.pk), "Olu")
     assert f"run {made.short_id}" in text(browser(people.olu).get(address(run)))
+    page = browser(people.olu).get(reverse("run", args=[run.pk]))
+    assert page.context["state"].lead.text == "Step 0 is being undone"
+    assert page.context["state"].lead.url == reverse("run", args=[made.pk])
+    assert address(run) not in page.content.decode(), "nothing to settle while it is being undone"
 
 
 # -- The list ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from runs import doubts, effects, endings, execution, holds, points
+from runs import doubts, effects, endings, execution, holds, moves, points, sweeper
 from runs.actors import Actor
 from runs.doubts import Said
 from runs.exceptions import BadValue, NotFound, RunsError, WrongState
@@ -425,6 +425,62 @@ def test_settle_after_the_end_is_refused_before_the_limit(outside: Outside) -> N
         settle(run, NOT)
     later(LIMIT + 1)
     assert settle(run, NOT).effect == "refused"
+
+
+# -- While it waits for something else ------------------------------------------------------------------------
+
+
+def behind_a_closed_bank(outside: Outside) -> Run:
+    """Its first attempt may have acted; the second met a service that is away, and waits for it."""
+    outside.will("send_there", "act_then_raise")
+    run = driven("sender-there")
+    later(3600)
+    outside.will("bank", "closed")
+    go_on(run)
+    assert (causes(run), step(run, 0).effect) == (["dependency"], "in_doubt")
+    return run
+
+
+def test_happened_waits_no_longer_for_what_another_attempt_needs(outside: Outside) -> None:
+    run = behind_a_closed_bank(outside)
+    settle(run, HAPPENED)
+    assert causes(run) == []
+    assert (result(go(run)), outside.n("send_there")) == ("their receipt", 1)
+
+
+def test_did_not_may_be_said_while_it_waits_for_something_else(outside: Outside) -> None:
+    run = behind_a_closed_bank(outside)
+    later(3600 + 60)
+    settle(run, NOT)
+    assert (causes(run), step(run, 0).effect) == (["dependency"], "refused")
+    later(7300)
+    assert (go_on(run).status, step(run, 0).effect) == (RunStatus.SUCCEEDED, "confirmed")
+
+
+# -- After the run has left --------------------------------------------------------------------------------
+
+
+def left(outside: Outside, agent: str = "payer", **more: str) -> Run:
+    """A run whose doubt went along to another installation."""
+    run = in_doubt(outside, agent, **more)
+    moves.leave(run.pk, actor=OPERATOR, keep=lambda text: None)
+    return run
+
+
+@pytest.mark.parametrize("said", [HAPPENED, NOT])
+def test_settle_where_the_run_has_left(said: Said, outside: Outside) -> None:
+    run = left(outside)
+    with pytest.raises(WrongState, match="goes on in another installation"):
+        settle(run, said)
+    assert step(run, 0).effect == "in_doubt"
+
+
+def test_late_result_where_the_run_has_left_makes_no_claim_owed(outside: Outside) -> None:
+    """What it reserved is the run's that goes on elsewhere: it is not given back here."""
+    run = left(outside, "booker", tool="book")
+    assert late(run)
+    sweeper.sweep()
+    assert (len(step(run, 0).evidence), step(run, 0).claim, step(run, 0).effect) == (1, "", "in_doubt")
 
 
 # -- Skeletons ---------------------------------------------------------------------------------------------

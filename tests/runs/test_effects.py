@@ -4,8 +4,10 @@ The outside is a folder that keeps every call; the clock is shifted past `may_ac
 is an exception no handler catches; `tests/crashes` does the same with processes that are killed.
 """
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.conf import settings
@@ -265,7 +267,7 @@ def test_unknown_of_a_checked_effect_when_the_look_fails(outside: Outside) -> No
     assert (causes(run), open_hold(run).look_again_at is None) == (["in_doubt"], False)
     assert (
         open_hold(run).why
-        == "looking whether it happened failed: ConnectionResetError: no answer \\x00 from the bank"
+        == "Looking whether it happened failed: ConnectionResetError: no answer \\x00 from the bank"
     )
     later(LIMIT + 1)
     go_on(run)
@@ -456,24 +458,22 @@ def test_not_sent_of_a_worker_that_lost_the_run_refuses_nothing_that_may_have_ac
     assert (until_settled(run).status, step(run, 0).effect) == (RunStatus.SUCCEEDED, "confirmed")
 
 
-@pytest.mark.parametrize("point", ["after-effect-before-record", "after-boundary"])
-def test_results_of_calls_side_by_side_are_evidence_when_the_run_is_lost(
-    point: str, outside: Outside
-) -> None:
+def test_results_of_calls_side_by_side_are_evidence_when_the_run_is_lost(outside: Outside) -> None:
     """Each is kept, not only the first one's, and nobody is asked about any."""
     run = submitted("batch")
 
     def lose() -> None:
-        if len(outside.tried("pay")) == 3 and Run.objects.get(pk=run.pk).status == RunStatus.RUNNING:
+        while len(outside.tried("pay")) < 3:
+            time.sleep(0.01)
+        if Run.objects.get(pk=run.pk).status == RunStatus.RUNNING:
             Run.objects.filter(pk=run.pk).update(lease_until=clock.now() - timedelta(seconds=1))
             assert lifecycle.recover(run.pk)
 
-    with points.on(point, lose):
+    with points.on("after-effect-before-record", lose):
         drive(run)
-    run.refresh_from_db()
     assert run.status == RunStatus.QUEUED
-    assert all(row.settled or row.evidence for row in run.steps.all())
-    assert (until_settled(run).status, outside.n("pay")) == (RunStatus.SUCCEEDED, 3)
+    assert [len(row.evidence) for row in run.steps.all()] == [1, 1, 1]
+    assert (drive(run).status, outside.n("pay")) == (RunStatus.SUCCEEDED, 3)
 
 
 def test_stale_worker_writes_nothing(outside: Outside) -> None:
@@ -487,6 +487,19 @@ def test_stale_worker_writes_nothing(outside: Outside) -> None:
     with points.on("after-call-before-record", lose):
         drive(run)
     assert (run.status, run.position, run.steps.count()) == (RunStatus.QUEUED, 0, 0)
+
+
+def test_limit_counts_from_the_call_and_not_from_an_intent_long_before(
+    outside: Outside, settings: Any
+) -> None:
+    """Calls beside it took their time at the gate: it may act until later than its intent says."""
+    settings.ACT_MARGIN = 0.2
+    run = submitted("batch")
+    with points.on("after-intent-before-call", lambda: time.sleep(0.3)):
+        drive(run)
+    two = run.steps.order_by("index")[:2]
+    given = [row.may_act_until - row.dispatched_at for row in two if row.may_act_until and row.dispatched_at]
+    assert [each > timedelta(seconds=SHORT + 0.2 + 0.3) for each in given] == [True, True]
 
 
 # -- Evidence -----------------------------------------------------------------------------------------

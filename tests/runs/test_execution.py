@@ -592,6 +592,50 @@ def test_agent_whose_arguments_do_not_fit_fails() -> None:
     assert (run.status, error(run)["args"][0]) == (RunStatus.FAILED, "BadArguments")
 
 
+@pytest.mark.parametrize(
+    ("amount", "to", "why"),
+    [
+        ("1", "a\x00b", "/to: contains the character NUL (U+0000), which cannot be stored"),
+        ("1", "half \ud83c", "/to: contains half of a surrogate pair, which is not a character"),
+        ("NaN", "ACME", "/amount: Input should be a finite number"),
+        ("sNaN", "ACME", "/amount: Input should be a finite number"),
+        ("Infinity", "ACME", "/amount: Input should be a finite number"),
+        ("-Infinity", "ACME", "/amount: Input should be a finite number"),
+    ],
+)
+def test_agent_proposing_what_cannot_be_kept_fails_with_its_place(
+    amount: str, to: str, why: str, outside: Outside, rules: Rules
+) -> None:
+    """F30: refused before anybody is asked, replaced by nothing, and not tried again."""
+    rules(pay="hold")
+
+    @agent()
+    async def careless(run: RunContext) -> str:
+        return await ours.pay(Decimal(amount), to)
+
+    run = driven("careless")
+    assert (run.status, error(run)) == (
+        RunStatus.FAILED,
+        {"type": "ToolFailed", "args": ["BadArguments", f"pay: {why}"]},
+    )
+    assert (run.epoch, outside.tried(), run.holds.count()) == (1, [], 0)
+
+
+def test_agent_proposing_any_other_text_sends_it_as_it_is(outside: Outside, rules: Rules) -> None:
+    """F30, the control: emoji of several characters, right to left, and an override of the direction."""
+    rules(pay="hold")
+    text = "\U0001f469\u200d\U0001f4bb \u0645\u0631\u062d\u0628\u0627 \u202eABC"
+
+    @agent()
+    async def polite(run: RunContext) -> str:
+        return await ours.pay(Decimal(1), text)
+
+    run = driven("polite")
+    approve(open_hold(run))
+    assert drive(run).status == RunStatus.SUCCEEDED
+    assert [call["arguments"]["to"] for call in outside.acted("pay")] == [text]
+
+
 def test_agent_returning_what_cannot_be_kept_fails() -> None:
     @agent()
     async def careless(run: RunContext) -> float:

@@ -78,10 +78,12 @@ def test_five_hundred_wait_while_all_workers_are_replaced(rules: Rules, outside:
 @pytest.mark.usefixtures("invariants")
 def test_emptied_queue_loses_no_run(rules: Rules, outside: Outside) -> None:
     """F49: 20 approved and not resumed, 20 waiting, 5 running when Valkey is emptied. The sweeper finds the 25,
-    the 20 wait on and can be answered; each acts once."""
+    the 20 wait on and can be answered; each acts once. A key used before still gives its run."""
     rules(act_approved="hold")
     approved = [drive(submitted("spread", stages=[["approval"]])) for _ in range(20)]
     waiting = [drive(submitted("spread", stages=[["approval"]])) for _ in range(20)]
+    asked = lifecycle.Submission("adder", {"n": 1}, {}, idempotency_key="k")
+    first, _ = lifecycle.submit(asked, actor=CYD)
     running = [submitted("spread", stages=[["remark"], ["keyed"]]) for _ in range(5)]
     for run in running:
         with pytest.raises(Killed), points.on("after-boundary", die):
@@ -91,6 +93,7 @@ def test_emptied_queue_loses_no_run(rules: Rules, outside: Outside) -> None:
     with redis.Redis.from_url(settings.REDIS_URL) as valkey:
         valkey.flushdb()
     assert queues.length() == 0
+    assert lifecycle.submit(asked, actor=CYD) == (first, False)
     later(settings.LEASE + 5)
     sweeper.sweep()
     answer_the_bell()

@@ -12,12 +12,13 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Request
-from runs import bulk, endings, execution, holds, journal, lifecycle, stops
+from runs import bulk, endings, execution, holds, journal, lifecycle, points, stops
 from runs.actors import Actor
 from runs.models import Hold, JournalEntry, Run, Step
-from runs.states import Cause
-from runs.views import listing, pages
-from tests.factories import OPERATOR, answer, driven, open_hold, submitted, verbs
+from runs.states import Cause, RunStatus, Then
+from runs.views import listing, pages, standing
+from tests.factories import OPERATOR, answer, drive, driven, open_hold, submitted, verbs
+from tests.outside import Outside
 from tests.pages import POLICY, browser, directives, inline, person, text
 
 pytestmark = pytest.mark.django_db
@@ -130,7 +131,7 @@ def test_page_shows_the_run_with_its_parts(people: SimpleNamespace, run: Run) ->
     said = text(browser(people.olu).get(address(run)))
     parts = (
         run.short_id,
-        "Waits for an answer",
+        "Question step 1",
         "the first number?",
         "Snapshot 1",
         f"All {run.seq} entries.",
@@ -209,6 +210,35 @@ def test_looking_changes_nothing(people: SimpleNamespace, run: Run) -> None:
 
 
 # -- The list ----------------------------------------------------------------------------
+
+
+def test_released_holds_are_folded_below_those_that_hold_it(people: SimpleNamespace, run: Run) -> None:
+    """What released one is a sentence, and only what asked somebody leads to a request."""
+    holds.pause(run.pk, actor=OPERATOR, why="a look")
+    holds.unpause(run.pk, actor=OPERATOR)
+    page = browser(people.olu).get(address(run))
+    said = text(page)
+    assert said.index("Question step 1") < said.index("Earlier holds 1") < said.index("Released Pause a look")
+    assert ": pause over," in said
+    assert '<div id="run-past"><section' in page.content.decode()
+
+
+def test_time_that_ends_nothing_is_not_counted_down(run: Run) -> None:
+    """A hold that goes on waiting when operators were told has no time left; one that ends its call has."""
+    hold = run.holds.get()
+    hold.expires_at = hold.opened_at + timedelta(days=1)
+    hold.on_expiry = Then.WAIT
+    assert standing.state(run, [hold], []).lead.until is None
+    hold.on_expiry = Then.CALL
+    assert standing.state(run, [hold], []).lead.until == hold.expires_at
+
+
+@pytest.mark.parametrize(("name", "led"), [("olu", True), ("dot", True), ("cyd", False)])
+def test_list_leads_those_who_see_all_to_what_is_in_doubt(
+    people: SimpleNamespace, name: str, led: bool
+) -> None:
+    page = browser(getattr(people, name)).get(reverse("runs")).content.decode()
+    assert (f'href="{reverse("runs_doubts")}"' in page) is led
 
 
 def test_list_says_what_a_run_waits_for(people: SimpleNamespace, run: Run) -> None:
@@ -500,6 +530,35 @@ def test_state_of_what_waits_for_a_worker_and_of_what_ended(people: SimpleNamesp
     assert glance(people.olu, run) == "Stopped by olu"
     endings.cancel(run.pk, actor=OPERATOR)
     assert glance(people.olu, run) == "Cancelled by olu"
+
+
+def test_state_of_a_run_that_was_cancelled_in_a_call_says_what_happened(
+    people: SimpleNamespace, outside: Outside
+) -> None:
+    """F58: the payment in flight is finished and recorded, the next step does not start, and the end says so."""
+    run = submitted("transfer")
+
+    def cancel_once() -> None:
+        if outside.n("pay") and run.stop_requested is None:
+            holds.pause(run.pk, actor=OPERATOR)
+            endings.cancel(run.pk, actor=OPERATOR)
+            run.refresh_from_db()
+            assert glance(people.olu, run) == "Finishing step 1, then it is cancelled by olu"
+
+    with points.on("after-effect-before-record", cancel_once):
+        drive(run)
+    assert (run.status, outside.n("pay"), outside.n("note")) == (RunStatus.CANCELLED, 1, 1)
+    assert glance(people.olu, run) == "Cancelled by olu; what steps 0 and 1 did outside stands"
+    Step.objects.filter(run=run, index=0).update(effect="compensated")
+    assert glance(people.olu, run) == "Cancelled by olu; what step 1 did outside stands"
+
+
+def test_state_of_a_run_that_succeeded_or_did_nothing_says_no_more(
+    people: SimpleNamespace, outside: Outside
+) -> None:
+    assert glance(people.olu, driven("transfer")) == "Succeeded"
+    outside.will("pay", "refuse")
+    assert glance(people.olu, driven("payer")) == "Failed"
 
 
 def test_state_tells_a_person_from_a_budget(people: SimpleNamespace, run: Run) -> None:

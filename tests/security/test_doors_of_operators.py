@@ -9,13 +9,17 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.urls import reverse
 
-from runs import endings, holds
+from approvals.management.commands.demo import started_here
+from examples.situations import ACTOR
+from runs import endings, holds, lifecycle
 from runs.agents import RunContext, agent
-from runs.models import Allowance, Credential, Hold, JournalEntry, Run, Step
+from runs.lifecycle import Submission
+from runs.models import Allowance, Credential, Dependency, Event, Hold, JournalEntry, Run, Step
 from runs.states import Cause
 from tests.api.conftest import Api, key_of
 from tests.approvals import desk
 from tests.factories import CYD, OPERATOR, submitted
+from tests.security.test_hostile_names import HIDDEN, Words
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +45,9 @@ def door(who: Any) -> Client:
 
 def refusals(stream: str) -> list[tuple[str, str, str]]:
     told = JournalEntry.objects.of(stream).filter(verb="refused")
-    return [(entry.door, json.loads(entry.detail)["asked"], json.loads(entry.detail)["code"]) for entry in told]
+    return [
+        (entry.door, json.loads(entry.detail)["asked"], json.loads(entry.detail)["code"]) for entry in told
+    ]
 
 
 def diverged(run: Run) -> Hold:
@@ -96,7 +102,11 @@ def test_accept_needs_a_reason_at_the_api_as_on_the_page(run: Run, people: Simpl
 def test_diverged_verbs_on_a_run_that_ended_meanwhile(run: Run, people: SimpleNamespace, verb: str) -> None:
     endings.cancel(run.pk, actor=CYD)
     said = Api(key_of(people.olu)).post(f"/runs/{run.pk}/{verb}", {"reason": "x"})
-    assert (said.status_code, said.json()["code"], said.json()["run_status"]) == (409, "run_ended", "cancelled")
+    assert (said.status_code, said.json()["code"], said.json()["run_status"]) == (
+        409,
+        "run_ended",
+        "cancelled",
+    )
 
 
 def test_person_who_is_an_operator_no_more_loses_it_for_their_keys(run: Run, people: SimpleNamespace) -> None:
@@ -110,7 +120,9 @@ def test_person_who_is_an_operator_no_more_loses_it_for_their_keys(run: Run, peo
 
 
 @pytest.mark.parametrize("verb", ["pause", "stop", "resume", "cancel"])
-def test_refusal_of_an_ended_run_is_journalled_at_each_door(run: Run, people: SimpleNamespace, verb: str) -> None:
+def test_refusal_of_an_ended_run_is_journalled_at_each_door(
+    run: Run, people: SimpleNamespace, verb: str
+) -> None:
     endings.cancel(run.pk, actor=CYD)
     page = door(people.cyd).post(reverse(f"run_{verb}", args=[run.pk]))
     said = Api(key_of(people.cyd)).post(f"/runs/{run.pk}/{verb}")
@@ -120,7 +132,9 @@ def test_refusal_of_an_ended_run_is_journalled_at_each_door(run: Run, people: Si
 
 
 @pytest.mark.parametrize("verb", ["pause", "accept", "compensate", "cancel"])
-def test_auditor_at_the_admins_verbs_is_refused_and_journalled(run: Run, people: SimpleNamespace, verb: str) -> None:
+def test_auditor_at_the_admins_verbs_is_refused_and_journalled(
+    run: Run, people: SimpleNamespace, verb: str
+) -> None:
     address = reverse("admin:runs_run_do", args=[run.pk, verb])
     people.dot.is_staff = True
     people.dot.save()
@@ -180,7 +194,9 @@ def test_shared_allowance_with_a_name_that_nobody_could_draw_on(people: SimpleNa
 
 
 def test_addresses_of_providers_are_followed_only_where_a_browser_may(people: SimpleNamespace) -> None:
-    for number, url in enumerate(["javascript:alert(1)", "JavaScript:alert(1)", " javascript:x", "data:text/html,x"]):
+    for number, url in enumerate(
+        ["javascript:alert(1)", "JavaScript:alert(1)", " javascript:x", "data:text/html,x"]
+    ):
         made = Credential.objects.create(name=f"doors-{number}", problem="expired", needs_url=url)
         for address in (
             reverse("credential", args=[made.pk]),
@@ -212,7 +228,8 @@ def addresses(run: Run, hold: Hold) -> list[str]:
 
 def rows() -> list[Any]:
     return [
-        list(model.objects.order_by("pk").values()) for model in (Run, Step, Hold, JournalEntry, Credential, Allowance)
+        list(model.objects.order_by("pk").values())
+        for model in (Run, Step, Hold, JournalEntry, Credential, Allowance)
     ]
 
 
@@ -266,3 +283,101 @@ def test_pages_verbs_for_those_who_are_no_operators(run: Run, people: SimpleName
     assert swept.status_code == 403
     run.refresh_from_db()
     assert (run.ended, Hold.objects.open().filter(run=run).count()) == (False, 1)
+
+
+# -- Texts of others ---------------------------------------------------------------------------------
+
+EVIL = "x<zz-tag onload=a()>{{7*7}}\u202eevil\u200b"
+
+
+def odd_rows(run: Run, people: SimpleNamespace) -> list[str]:
+    """Rows whose every free text is EVIL, and the addresses that show them."""
+    allowance = Allowance.objects.create(name=EVIL, unit="steps", limit=5, soft=1)
+    own = Allowance.objects.create(name=run.stream, unit="tokens", limit=5)
+    run.allowances.add(allowance, own)
+    Run.objects.filter(pk=run.pk).update(metered=True, status="suspended", suspended_at=run.created_at)
+    Credential.objects.create(name="odd", problem=EVIL, needs_url=f"https://psp.example/{EVIL}")
+    Dependency.objects.create(name=EVIL, problem=EVIL, state="away", failures=3)
+    step = Step.objects.create(
+        run=run, index=0, tool="doors", tool_version="1", arguments="{}", arguments_digest="a" * 64,
+        status="dispatched", effect="in_doubt", key="k", attempt=1, may_act_until=run.created_at,
+        dispatched_at=run.created_at, claim="stuck", claim_problem=EVIL,
+        evidence=[{"key": "k", "attempt": 1, "at": run.created_at.isoformat(), "kind": "did_not_happen", "answer": "x",
+                   "happened": False, "why": EVIL, "by": {"name": EVIL, "id": "1", "kind": "person", "door": "page"}}],
+    )  # fmt: skip
+    Event.objects.create(run=run, name=EVIL, event_id=EVIL, payload='"x"', told_at=run.created_at)
+    for cause, subject in ((Cause.CREDENTIAL, "odd"), (Cause.IN_DOUBT, ""), (Cause.DEPENDENCY, EVIL)):
+        holds.place(run, cause=cause, actor=OPERATOR, step=step, why=EVIL, subject=subject)
+    holds.pause(run.pk, actor=OPERATOR, why=EVIL)
+    names = ["allowance", "credential", "dependency", "draw", "hold", "step", "run", "journalentry"]
+    lists = [reverse(f"admin:runs_{name}_changelist") for name in names]
+    verbs = {
+        "allowance": ["top_up", "set_limit"],
+        "credential": ["authorised"],
+        "dependency": ["probe", "healthy"],
+    }
+    rows = {"allowance": allowance.pk, "credential": "odd", "dependency": quote(EVIL)}
+    asked = [
+        reverse(f"admin:runs_{name}_do", args=[rows[name], verb]) for name in verbs for verb in verbs[name]
+    ]
+    ones = [reverse(f"admin:runs_{name}_change", args=[pk]) for name, pk in rows.items()]
+    ones += [
+        reverse("admin:runs_step_change", args=[step.pk]),
+        reverse("admin:runs_run_change", args=[run.pk]),
+    ]
+    pages = [
+        run.get_absolute_url(),
+        reverse("credential", args=["odd"]),
+        reverse("runs_doubts"),
+        reverse("runs"),
+    ]
+    return [*lists, *asked, *ones, *pages, reverse("run_doubt", args=[run.pk, 0])]
+
+
+def test_texts_of_others_are_shown_revealed(run: Run, people: SimpleNamespace) -> None:
+    client = door(people.olu)
+    bad = []
+    for address in odd_rows(run, people):
+        answer = client.get(address)
+        page = Words(answer.content.decode())
+        hidden = HIDDEN & set("".join(page.said))
+        if answer.status_code != 200 or "zz-tag" in page.tags or "onload" in page.attributes or hidden:
+            bad.append((answer.status_code, address))
+    assert bad == [], "\n".join(map(str, bad))
+
+
+def test_link_from_a_dependency_finds_what_waits_for_it(run: Run, people: SimpleNamespace) -> None:
+    made = Dependency.objects.create(name="search & find=1", state="away")
+    holds.place(run, cause=Cause.PERSON, actor=OPERATOR, why="x")
+    step = Step.objects.create(
+        run=run, index=0, tool="doors", tool_version="1", arguments="{}", arguments_digest="a" * 64,
+        status="proposed",
+    )  # fmt: skip
+    holds.place(run, cause=Cause.DEPENDENCY, actor=OPERATOR, step=step, why="x", subject=made.name)
+    client = door(people.olu)
+    page = Words(client.get(reverse("admin:runs_dependency_change", args=[quote(made.pk)])).content.decode())
+    (link,) = [each for each in page.links if "hold" in each and "subject" in each]
+    assert [hold.subject for hold in client.get(link).context["cl"].result_list] == [made.name]
+
+
+def test_calls_of_runs_that_one_may_not_see_are_not_counted(run: Run, people: SimpleNamespace) -> None:
+    """Who sees one run that waits for a credential learns how many of theirs wait, not how many of all."""
+    Credential.objects.create(name="doors-shop", problem="expired")
+    for made in (run, submitted("doors-idler")):
+        step = Step.objects.create(
+            run=made, index=0, tool="doors", tool_version="1", arguments="{}", arguments_digest="a" * 64,
+            status="proposed",
+        )  # fmt: skip
+        holds.place(made, cause=Cause.CREDENTIAL, actor=OPERATOR, step=step, why="x", subject="doors-shop")
+    address = reverse("credential", args=["doors-shop"])
+    assert "1 call waits for it" in door(people.cyd).get(address).content.decode()
+    assert "2 calls wait for it" in door(people.olu).get(address).content.decode()
+
+
+def test_demo_lets_only_its_own_runs_go_on(people: SimpleNamespace) -> None:
+    """Its `--go-on` acts as an operator; a label is a submitter's to choose."""
+    theirs, ours = (
+        lifecycle.submit(Submission("doors-idler", {}, {"demo": "budget"}), actor=actor)[0]
+        for actor in (CYD, ACTOR)
+    )
+    assert list(started_here("budget")) == [ours] != [theirs]

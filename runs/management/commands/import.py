@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -10,6 +10,17 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from runs import moves
 from runs.actors import Actor
 from runs.exceptions import RunsError
+from runs.moves.bundle import MAX_BYTES
+
+
+def _read(stream: IO[bytes]) -> bytes:
+    """One byte more than a bundle may have, at most: too large is said of it, and not found out by reading it all."""
+    return stream.read(MAX_BYTES + 1)
+
+
+def _opened(name: str) -> bytes:
+    with Path(name).open("rb") as stream:
+        return _read(stream)
 
 
 class Command(BaseCommand):
@@ -20,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, file: str, **options: Any) -> None:
         try:
-            text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            text = _read(sys.stdin.buffer) if file == "-" else _opened(file)
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror}") from None
         try:
