@@ -9,9 +9,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from pydantic import BaseModel
 
 from runs import claims, effects, holds, journal, lifecycle, queues, recorded, values
@@ -20,11 +22,12 @@ from runs.agents import RunContext, agent
 from runs.exceptions import AgentMistake, BadArguments, Compensated, WrongState
 from runs.invocation import Known
 from runs.models import Hold, Run, Step
-from runs.states import Cause, ClaimState, EffectState, StepStatus
+from runs.states import ENDED, Cause, ClaimState, EffectState, StepStatus
 from runs.tools import declared
 from runs.tools.calls import Call
 
 NAME, VERSION = "abeyance.compensate", "1"
+LATELY = timedelta(minutes=1)
 
 
 class Undo(BaseModel):
@@ -159,12 +162,14 @@ def start(run: Run, parts: Sequence[Part], *, actor: Actor, owner_id: str, why: 
 # -- What came of it: a verb of the sweeper ------------------------------------------------------
 
 
-def undone_now() -> list[int]:
-    """Steps whose undoing is under way, or just over."""
+def undone_now(now: datetime) -> list[int]:
+    """Steps whose undoing is over, or moved lately: one that waits for a person is not locked at every pass."""
     waiting = Step.objects.filter(
         compensated_by__isnull=False, effect__in=[EffectState.CONFIRMED, EffectState.IN_DOUBT]
     )
-    return list(waiting.values_list("pk", flat=True))
+    over = Q(compensated_by__status__in=sorted(ENDED))
+    moved = Q(compensated_by__changed_at__gt=now - LATELY)
+    return list(waiting.filter(over | moved).values_list("pk", flat=True))
 
 
 def hear(step_id: int) -> bool:

@@ -117,7 +117,11 @@ def forbids(run: Run, step: Step, answer: Answer) -> str:
 
 
 def _elsewhere(run: Run) -> str:
-    return "the run goes on in another installation, and it is settled there" if lifecycle.went_elsewhere(run) else ""
+    return (
+        "the run goes on in another installation, and it is settled there"
+        if lifecycle.went_elsewhere(run)
+        else ""
+    )
 
 
 def not_open(step: Step) -> str:

@@ -92,7 +92,9 @@ def _reading(fact: Fact[..., Any], value: str | None, problem: str) -> Reading:
 
 
 def _problem(error: Exception) -> str:
-    return redaction.kept(str(error), PROBLEM) if isinstance(error, BadValue) else redaction.said(error, PROBLEM)
+    return (
+        redaction.kept(str(error), PROBLEM) if isinstance(error, BadValue) else redaction.said(error, PROBLEM)
+    )
 
 
 def keep(step: Step, readings: Iterable[Reading], moment: Moment) -> uuid.UUID:

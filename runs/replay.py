@@ -102,7 +102,10 @@ def compare(index: int, call: Call[Any], entry: Entry) -> None:
     digest = values.digest(call.arguments)
     if call.tool.name != entry.tool or digest not in (entry.digest, entry.accepted_digest):
         raise Diverged(
-            index, f"{entry.tool} {entry.digest[:12]}", f"{call.tool.name} {digest[:12]}: {call.arguments}", call
+            index,
+            f"{entry.tool} {entry.digest[:12]}",
+            f"{call.tool.name} {digest[:12]}: {call.arguments}",
+            call,
         )
 
 

@@ -235,7 +235,7 @@ register("cancel_orphans", _orphans, children.cancel_orphan)
 register("cover", _waited_for, lambda pk: bool(allowance.release_covered(pk)))
 register("owe", _unowed, claims.owe_ended)
 register("give_back", _claims_due, claims.ring)
-register("hear_undone", lambda now: compensation.undone_now(), compensation.hear)
+register("hear_undone", compensation.undone_now, compensation.hear)
 register("probe", _to_probe, dependencies.ring_due)
 register(
     "services_back", lambda now: dependencies.forgotten(), lambda it: bool(dependencies.release_waiting(it))

@@ -331,7 +331,9 @@ async def crew(run: RunContext) -> list[str]:
 
 
 @agent()
-async def expectant(run: RunContext, name: str = "arrived", within: float | None = None, times: int = 1) -> list[int]:
+async def expectant(
+    run: RunContext, name: str = "arrived", within: float | None = None, times: int = 1
+) -> list[int]:
     """Waits for so many events, one after the other."""
     return [await wait_for(name, int, within=within) for _ in range(times)]
 

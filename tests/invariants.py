@@ -77,7 +77,11 @@ def _counts(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
         if step.open_holds != len(of_step):
             yield f"step {step.index}: open_holds is {step.open_holds}, and {len(of_step)} are open"
         binding = [h for h in of_step if h.cause != Cause.IN_DOUBT]
-        if binding and step.effect != EffectState.IN_DOUBT and step.status in (StepStatus.DISPATCHED, StepStatus.DONE, StepStatus.RAISED):
+        if (
+            binding
+            and step.effect != EffectState.IN_DOUBT
+            and step.status in (StepStatus.DISPATCHED, StepStatus.DONE, StepStatus.RAISED)
+        ):
             yield f"7: step {step.index} is {step.status} while {binding[0].cause} holds it"
 
 
@@ -170,7 +174,9 @@ def _ended(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
 def _claim_found(run: Run, step: Step) -> Iterator[str]:
     """10: what an ended run has reserved is given back, shown as owed or stuck, or found by the sweeper."""
     tool = declared.get(step.tool)
-    reserved = step.effect == EffectState.CONFIRMED and tool is not None and tool.properties.release is not None
+    reserved = (
+        step.effect == EffectState.CONFIRMED and tool is not None and tool.properties.release is not None
+    )
     moved = JournalEntry.objects.of(run.stream).filter(verb="claims_moved").exists()
     if reserved and not step.claim and not moved:
         yield f"10: ended, and nobody knows that step {step.index} has reserved something"

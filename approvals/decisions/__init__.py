@@ -10,4 +10,13 @@ from approvals.decisions.editing import argument_changes, check_edit
 from approvals.decisions.effect import take_effect
 from approvals.decisions.lapsing import lapse
 
-__all__ = ["MAX_REASON", "Choice", "Decided", "argument_changes", "check_edit", "decide", "lapse", "take_effect"]
+__all__ = [
+    "MAX_REASON",
+    "Choice",
+    "Decided",
+    "argument_changes",
+    "check_edit",
+    "decide",
+    "lapse",
+    "take_effect",
+]

@@ -172,7 +172,17 @@ class SnapshotAdmin(looking.ById):
         ("Why it stopped", ("run", "number", "taken_at", "open_holds", "why")),
         (
             "Where it stood",
-            ("steps", "attempted", "effects", "claims", "used", "credentials", "record", "effects_digest", "epoch"),
+            (
+                "steps",
+                "attempted",
+                "effects",
+                "claims",
+                "used",
+                "credentials",
+                "record",
+                "effects_digest",
+                "epoch",
+            ),
         ),
         ("Versions", ("agent", "agent_version", "code_digest", "schema_version")),
     )

@@ -12,7 +12,8 @@ from runs.models import Allowance, Run
 @dataclass(frozen=True, slots=True)
 class Meter:
     """One allowance. Of money, `unit` is its currency. Amounts are text, `limit` and `left` empty where there is no
-    limit; `percent` is what is used and reserved of the limit, 100 at most. `once` makes a top-up that is sent twice one."""
+    limit; `percent` is what is used and reserved of the limit, 100 at most. `once` makes a top-up that is sent
+    twice one."""
 
     id: int
     unit: str

@@ -90,7 +90,10 @@ def nothing_written() -> Iterator[None]:
 
 def _counts() -> list[int]:
     refusals = JournalEntry.objects.filter(verb="refused").count()
-    return [*(table._default_manager.count() for table in TABLES[:-1]), JournalEntry.objects.count() - refusals]
+    return [
+        *(table._default_manager.count() for table in TABLES[:-1]),
+        JournalEntry.objects.count() - refusals,
+    ]
 
 
 def refused(said: Any, status: int, code: str, *places: dict[str, str]) -> dict[str, Any]:

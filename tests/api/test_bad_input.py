@@ -163,7 +163,10 @@ def test_nesting_bomb(api: Api) -> None:
 @pytest.mark.parametrize("body", ["[]", "null", '"x"', "1", "true"])
 def test_body_that_is_no_object(api: Api, body: str) -> None:
     said = submit_refused(api, body, 422, "bad_body", {"pointer": "", "detail": "this is not a JSON object"})
-    assert said["detail"] == "the body is a JSON object of agent, input, labels, on_behalf_of, allowance, draws_on"
+    assert (
+        said["detail"]
+        == "the body is a JSON object of agent, input, labels, on_behalf_of, allowance, draws_on"
+    )
 
 
 def test_unknown_and_missing_keys(api: Api) -> None:
@@ -176,7 +179,10 @@ def test_unknown_and_missing_keys(api: Api) -> None:
         {"pointer": "/inputs", "detail": "Extra inputs are not permitted"},
         {"pointer": "/a~1b", "detail": "Extra inputs are not permitted"},
     )
-    assert said["detail"] == "the body is a JSON object of agent, input, labels, on_behalf_of, allowance, draws_on"
+    assert (
+        said["detail"]
+        == "the body is a JSON object of agent, input, labels, on_behalf_of, allowance, draws_on"
+    )
 
 
 @pytest.mark.parametrize(

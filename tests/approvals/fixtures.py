@@ -73,7 +73,9 @@ def _broken() -> Iterator[str]:
         if bool(live) != (request.state == "in_force" and request.kind == "approval"):
             yield f"{request.ref} is {request.state} and has {len(live)} permits in force"
         used = sorted((p for p in permits if p.consumed_at is not None), key=lambda p: p.consumed_at)
-        again = sum(1 for item in request.step.evidence if item["kind"] == "did_not_happen")  # by a person's word
+        again = sum(
+            1 for item in request.step.evidence if item["kind"] == "did_not_happen"
+        )  # by a person's word
         for permit in used[-1:]:
             if (
                 request.step.executed_digest or request.step.arguments_digest

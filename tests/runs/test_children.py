@@ -543,5 +543,7 @@ def test_sweepers_find_orphans_and_free_holds_by_partial_indexes() -> None:
         cursor.execute("SET LOCAL enable_seqscan = off")
     plans = [found.explain() for found in (orphans, below, free)]
     assert ["run_live_below" in plan for plan in plans[:2]] == [True, True]
-    assert any(index in plans[2] for index in ("hold_subject", "hold_open", "hold_one_open"))  # open ones only
+    assert any(
+        index in plans[2] for index in ("hold_subject", "hold_open", "hold_one_open")
+    )  # open ones only
     assert "= ANY (runs_run.ancestors)" in plans[2].split("Index Cond: ")[-1]

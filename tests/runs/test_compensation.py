@@ -49,7 +49,7 @@ def compensate(run: Run, *indexes: int) -> Run:
 
 
 def hear() -> list[bool]:
-    return [compensation.hear(pk) for pk in compensation.undone_now()]
+    return [compensation.hear(pk) for pk in compensation.undone_now(clock.now())]
 
 
 def ledger(run: Run) -> list[str]:
