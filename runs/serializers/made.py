@@ -33,7 +33,7 @@ def version(run: Run) -> int:
 def with_holds(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Runs together with their open holds: one query more, however many runs."""
     holds = Hold.objects.open().select_related("step")
-    shown = ("run_id", "cause", "why", "step__index", "opened_by_name", "opened_at", "expires_at")
+    shown = ("run_id", "cause", "subject", "why", "step__index", "opened_by_name", "opened_at", "expires_at")
     return runs.prefetch_related(Prefetch("holds", holds.only(*shown), to_attr="standing"))
 
 
@@ -104,6 +104,7 @@ def _waiting(hold: Hold) -> WaitingFor:
     return WaitingFor(
         id=hold.id,
         cause=Cause(hold.cause),
+        subject=hold.subject,
         why=hold.why,
         step=hold.step.index if hold.step else None,
         by=hold.opened_by_name,

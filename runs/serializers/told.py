@@ -46,6 +46,9 @@ class WaitingFor(BaseModel):
 
     id: uuid.UUID
     cause: Cause
+    subject: Annotated[
+        str, Field(description="The event, dependency or credential by name, the allowance by id; '' else.")
+    ]
     why: str
     step: Annotated[int | None, Field(description="Index of the step; null when it binds the whole run.")]
     by: Annotated[str, Field(description="Who or what placed it.")]

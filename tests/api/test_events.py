@@ -145,8 +145,9 @@ def test_read_shows_until_when_it_waits(api: Api) -> None:
     (waits,) = api.get(f"/runs/{run.pk}").json()["waiting_for"]
     hold = run.holds.get()
     assert hold.expires_at is not None
-    assert (waits["cause"], waits["step"], waits["until"]) == (
+    assert (waits["cause"], waits["subject"], waits["step"], waits["until"]) == (
         "event",
+        "arrived",
         0,
         hold.expires_at.isoformat().replace("+00:00", "Z"),
     )

@@ -54,6 +54,7 @@ def test_read_says_what_a_run_waits_for(api: Api) -> None:
         {
             "id": str(hold.pk),
             "cause": "approval",
+            "subject": "",
             "why": "more than 100",
             "step": 4,
             "by": "desk",
