@@ -11,11 +11,13 @@ from django.db import connection
 
 from runs import effects, journal, lifecycle, statements
 from runs.actors import Actor
-from runs.models import Hold, Run, Step
+from runs.models import Allowance, Hold, Run, Step
 from tests.agents_for_tests import pay
 from tests.factories import CYD, driven, open_hold, submitted
 
 AROUND = 300  # runs, with 20 steps each
+ANALYZE = "ANALYZE runs_run, runs_step, runs_hold, runs_allowance, runs_allowance_runs"
+Drawing = Allowance.runs.through
 
 pytestmark = pytest.mark.django_db
 
@@ -27,11 +29,17 @@ def many_rows(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
         runs = Run.objects.bulk_create(_run_around() for _ in range(AROUND))
         Step.objects.bulk_create(_step_around(run, n) for run in runs for n in range(20))
         Hold.objects.bulk_create(_hold_around(run) for run in runs)
-        cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
+        rows = Allowance.objects.bulk_create(
+            Allowance(name=f"around {n}", unit="u") for n in range(AROUND * 10)
+        )
+        Drawing.objects.bulk_create(
+            Drawing(run=run, allowance=row) for place, run in enumerate(runs) for row in rows[place::AROUND]
+        )
+        cursor.execute(ANALYZE)
         yield
-        for model in (Hold, Step, Run):
-            model.objects.all().delete()
-        cursor.execute("ANALYZE runs_run, runs_step, runs_hold")
+        for model in (Drawing, Allowance, Hold, Step, Run):
+            model._default_manager.all().delete()
+        cursor.execute(ANALYZE)
 
 
 def _run_around() -> Run:
