@@ -3,18 +3,18 @@
 A page is named by the decision it begins after, in either direction.
 """
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.urls import reverse
 
 from approvals.models import Decision
 from approvals.presentation import outcomes, pages
 from approvals.states import Verb
+from runs import keyset
 
 PAGE = 50
 
@@ -31,40 +31,20 @@ class Page:
 def page(found: QuerySet[Decision], asked: Mapping[str, str], scope: str) -> Page:
     """The page that `asked` names (`older` or `newer`: a decision's id), the newest without one."""
     found = found.select_related("revision", "request__run", "request__step")
-    newer, older = (_mark(found, asked.get(word, "")) for word in ("newer", "older"))
+    newer, older = (keyset.mark(found, asked.get(word, "")) for word in ("newer", "older"))
     if newer is not None:
-        rows = list(_after(found, newer)[: PAGE + 1])[::-1]
+        rows = list(keyset.after(found, newer, "made_at")[: PAGE + 1])[::-1]
         if len(rows) > PAGE:
             return Page(
                 [_row(each) for each in rows[1:]], _to(scope, newer=rows[1]), _to(scope, older=rows[-1])
             )
         older = None  # fewer than a page are newer: that is the first one
-    rows = list(_before(found, older)[: PAGE + 1])
+    rows = list(keyset.before(found, older, "made_at")[: PAGE + 1])
     following = _to(scope, older=rows[PAGE - 1]) if len(rows) > PAGE else None
     rows = rows[:PAGE]
     return Page(
         [_row(each) for each in rows], _to(scope, newer=rows[0]) if older and rows else None, following
     )
-
-
-def _mark(found: QuerySet[Decision], text: str) -> Decision | None:
-    try:
-        return found.filter(pk=uuid.UUID(text)).first() if text else None
-    except ValueError:
-        return None
-
-
-def _before(found: QuerySet[Decision], mark: Decision | None) -> QuerySet[Decision]:
-    if mark is not None:
-        at = mark.made_at
-        found = found.filter(Q(made_at__lt=at) | Q(id__lt=mark.pk), made_at__lte=at)
-    return found.order_by("-made_at", "-id")
-
-
-def _after(found: QuerySet[Decision], mark: Decision) -> QuerySet[Decision]:
-    at = mark.made_at
-    found = found.filter(Q(made_at__gt=at) | Q(id__gt=mark.pk), made_at__gte=at)
-    return found.order_by("made_at", "id")
 
 
 def _to(scope: str, **marks: Decision) -> str:

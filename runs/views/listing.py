@@ -1,16 +1,15 @@
 """The list of runs, by status and agent, newest first; and for operators the verbs on all runs of one agent."""
 
-import uuid
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runs import agents, bulk, callers, clock
+from runs import agents, bulk, callers, clock, keyset
 from runs.models import Hold, Run
 from runs.states import RunStatus
 from runs.views.standing import waits_for
@@ -50,37 +49,18 @@ def index(request: HttpRequest) -> HttpResponse:
 def _page(found: QuerySet[Run], request: HttpRequest) -> tuple[list[Run], dict[str, str | None]]:
     """One page by keyset: `older` and `newer` name the run it begins after, in either direction."""
     standing = Prefetch("holds", Hold.objects.open(), to_attr="standing")
-    found = found.defer("input", "result", "error").prefetch_related(standing)
-    newer, older = (_mark(found, request.GET.get(word, "")) for word in ("newer", "older"))
+    found = found.defer("input", "result", "error")
+    newer, older = (keyset.mark(found, request.GET.get(word, "")) for word in ("newer", "older"))
+    found = found.prefetch_related(standing)
     if newer:
-        rows = list(_after(found, newer)[: PAGE + 1])[::-1]
+        rows = list(keyset.after(found, newer, "created_at")[: PAGE + 1])[::-1]
         if len(rows) > PAGE:
             return rows[1:], {"previous": _to(request, newer=rows[1]), "next": _to(request, older=rows[-1])}
         older = None  # fewer than a page are newer: that is the first one
-    rows = list(_before(found, older)[: PAGE + 1])
+    rows = list(keyset.before(found, older, "created_at")[: PAGE + 1])
     following = _to(request, older=rows[PAGE - 1]) if len(rows) > PAGE else None
     rows = rows[:PAGE]
     return rows, {"previous": _to(request, newer=rows[0]) if older and rows else None, "next": following}
-
-
-def _mark(found: QuerySet[Run], text: str) -> Run | None:
-    try:
-        return found.prefetch_related(None).filter(pk=uuid.UUID(text)).first() if text else None
-    except ValueError:
-        return None
-
-
-def _before(found: QuerySet[Run], mark: Run | None) -> QuerySet[Run]:
-    if mark is not None:
-        at = mark.created_at
-        found = found.filter(Q(created_at__lt=at) | Q(id__lt=mark.pk), created_at__lte=at)
-    return found.order_by("-created_at", "-id")
-
-
-def _after(found: QuerySet[Run], mark: Run) -> QuerySet[Run]:
-    at = mark.created_at
-    found = found.filter(Q(created_at__gt=at) | Q(id__gt=mark.pk), created_at__gte=at)
-    return found.order_by("created_at", "id")
 
 
 def _to(request: HttpRequest, **marks: Run) -> str:
