@@ -1,27 +1,31 @@
 """What `runs` is told when it asks: policy's verdict on a call, and the permit for one.
 
-Registered with the gate. `judge` never raises: what goes wrong is a hold that says so. `consume` runs inside
-the gate's transaction, under the run's lock, and uses a permit up or refuses it.
+Registered with the gate. What goes wrong in `judge` is a hold that says so; a database that went away is no policy,
+and is raised: whoever asks cannot write down a verdict either, and asks again. `consume` runs inside the gate's
+transaction, under the run's lock, and uses a permit up or refuses it.
 """
 
 import dataclasses
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import structlog
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 
 from approvals import policies, requests
 from approvals.models import Decision, Permit, Request, Revision
 from approvals.policies import CallFacts, Judgement, Reviewers
 from approvals.states import RequestState, Verb
-from runs import gate, journal, tools, values
+from runs import gate, journal, prepared, tools, values
 from runs.actors import SYSTEM
 from runs.clock import Now
 from runs.exceptions import PermitRefused
 from runs.gate import Proposal, Verdict
 from runs.models import Run, Step
+from runs.prepared import Batch, Given, Query, Update
 from runs.tools.builtin import ASK
 
 log = structlog.get_logger(__name__)
@@ -31,12 +35,35 @@ DECIDE_WITHIN = 72 * 3600
 CONSUME_WITHIN = 24 * 3600
 
 
+_PERMIT = Query(
+    lambda: (
+        Permit.objects.in_force()
+        .filter(request__step=Given("step"))
+        .select_related("revision", "request")
+        .order_by()
+    )
+)
+_APPROVALS = Query(
+    lambda: (
+        Decision.objects.standing()
+        .filter(
+            revision__permit__in=Permit.objects.in_force(), request__step=Given("step"), verb=Verb.APPROVE
+        )
+        .order_by("made_at")
+    )
+)
+_IN_TIME = Q(consume_by__isnull=True) | Q(consume_by__gt=Now())
+_USE_UP = Update(lambda: Permit.objects.in_force().filter(_IN_TIME, pk=Given("permit")), consumed_at=Now())
+
+
 class Authority:
     """The one authority of an installation."""
 
     def judge(self, proposal: Proposal) -> Verdict:
         try:
             judgement = policies.judge(policies.current(), call_facts(proposal))
+        except (OperationalError, InterfaceError):
+            raise
         except Exception as error:
             log.exception("policy_failed", run=str(proposal.run), tool=proposal.call.tool.name)
             judgement = _failed_closed(error)
@@ -52,22 +79,31 @@ class Authority:
             terms=judgement,
         )
 
-    def permit(self, step: Step) -> gate.Permit | None:
-        related = ("revision", "request__step")
-        found = Permit.objects.in_force().filter(request__step=step).select_related(*related).first()
-        return _told(found) if found else None
+    def foresee(self, batch: Batch, terms: Judgement) -> Callable[[], requests.Foreseen]:
+        return requests.foresee(batch, terms)
 
-    def consume(self, run: Run, step: Step, permit: gate.Permit, verdict: Verdict) -> None:
+    def permitting(self, batch: Batch, step: int) -> Callable[[], gate.Permit | None]:
+        permits, approvals = batch.ask(_PERMIT, step=step), batch.ask(_APPROVALS, step=step)
+
+        def permit() -> gate.Permit | None:
+            found = permits.first()
+            return _told(found, approvals.all()) if found else None
+
+        return permit
+
+    def consume(self, proposal: Proposal, step: Step, permit: gate.Permit, verdict: Verdict) -> None:
         """What was read of the permit before the lock cannot change (revisions and decisions are kept as they
         are); whether it still stands is asked by the UPDATE."""
         granted: _Granted = permit.granted
         request, revision = granted.permit.request, granted.permit.revision
-        request.run = run
-        _refuse_changed(granted, permit)
+        _refuse_changed(granted, permit, proposal)
         _refuse_stricter(revision, verdict)
-        _use_up(granted.permit)
-        Request.objects.filter(pk=request.pk).update(state=RequestState.CONSUMED, closed_at=Now())
-        journal.write(request, SYSTEM, "consumed", revision=revision.number, digest=permit.digest)
+        changes = {"state": str(RequestState.CONSUMED), "closed_at": journal.AT}
+        told = {"revision": revision.number, "digest": permit.digest}
+        with Batch() as batch:
+            used = batch.change(_USE_UP, permit=granted.permit.pk)
+            journal.move(request, SYSTEM, "consumed", changes, **told)
+            prepared.afterwards(lambda: _refuse_unused(granted.permit, used()))
 
     def give_back(self, run: Run, step: Step) -> None:
         """The permit stands again as it did, with the time it had."""
@@ -114,9 +150,8 @@ class _Granted:
     approvals: list[Decision]
 
 
-def _told(permit: Permit) -> gate.Permit:
+def _told(permit: Permit, approvals: list[Decision]) -> gate.Permit:
     revision = permit.revision
-    approvals = list(revision.decisions.filter(verb=Verb.APPROVE).order_by("made_at"))
     return gate.Permit(
         ref=str(permit.pk),
         arguments=revision.arguments,
@@ -136,21 +171,19 @@ def _decision(revision: Revision, approvals: list[Decision]) -> dict[str, str]:
     return {"verb": verb, "by": by, "note": revision.note or (made.reason if made else "")}
 
 
-def _use_up(permit: Permit) -> None:
-    """Consumes the permit, if it is still in force and its time is not up."""
-    standing = Permit.objects.in_force().filter(pk=permit.pk)
-    in_time = Q(consume_by__isnull=True) | Q(consume_by__gt=Now())
-    if standing.filter(in_time).update(consumed_at=Now()):
+def _refuse_unused(permit: Permit, used: int) -> None:
+    """What was written with it is rolled back where the permit was not in force, or its time was up."""
+    if used:
         return
-    if standing.exists():
+    if Permit.objects.in_force().filter(pk=permit.pk).exists():
         raise PermitRefused("lapsed", "the approval was not used in time")
     raise PermitRefused("void", "the approval was voided")
 
 
-def _refuse_changed(granted: _Granted, permit: gate.Permit) -> None:
+def _refuse_changed(granted: _Granted, permit: gate.Permit, proposal: Proposal) -> None:
     """What was approved is what runs: the stored bytes must still be those every approver saw."""
     revision = granted.permit.revision
-    digest = requests.view_digest(granted.permit.request, revision)
+    digest = requests.view_digest(granted.permit.request, revision, asking=proposal)
     told = {values.digest(revision.arguments), values.digest(permit.arguments)}
     seen = {made.digest for made in granted.approvals}
     if told != {permit.digest} or seen != {digest}:

@@ -48,6 +48,25 @@ class Stale(ApprovalsError):
         self.checking = checking
 
 
+class Taken(ApprovalsError):
+    """Somebody was first: it is asked, passed on or looked after already; the message says by whom."""
+
+    code = "taken"
+
+
+class Unchecked(ApprovalsError):
+    """All is answered and opened; what is approved has to be looked at once more, on the check page."""
+
+    code = "check_first"
+
+
+class StepUpRequired(ApprovalsError):
+    """They have not shown again who they are: for this, in this session, in the last ten minutes."""
+
+    code = "step_up_required"
+    status = 403
+
+
 class DigestMissing(ApprovalsError):
     code = "digest_missing"
     status = 428

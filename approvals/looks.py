@@ -19,8 +19,8 @@ from approvals.models import Request, Revision
 from approvals.policies import Judgement
 from approvals.presentation import shown
 from approvals.states import PENDING
-from runs import facts, lifecycle, queues
-from runs.clock import Now
+from runs import facts, lifecycle, points, queues
+from runs.clock import Now, now
 from runs.facts import Reading
 from runs.models import FactReading
 from runs.models.fact import Moment
@@ -33,6 +33,7 @@ def want(request: Request) -> None:
     """Asks a worker to look. Asking again while one is wanted changes nothing: the sweeper rings again."""
     unwanted = Request.objects.filter(pk=request.pk, look_wanted_at__isnull=True)
     if unwanted.update(look_wanted_at=Now()):
+        points.reach("after-look-wanted")
         queues.enqueue("approvals.jobs.look", str(request.pk))
 
 
@@ -75,6 +76,7 @@ def _keep(request: Request, number: int, readings: list[Reading], changed: list[
         Request.objects.filter(pk=request.pk).update(looked_at=Now())
         if changed:
             _revise(standing, run, readings, changed)
+        points.committing("look")
     return True
 
 
@@ -82,9 +84,10 @@ def _revise(request: Request, run: Any, readings: list[Reading], changed: list[f
     request.refresh_from_db()
     request.run = run
     before = request.revision
-    was = {fact["name"]: fact for fact in before.facts}
+    was, at = {fact["name"]: fact for fact in before.facts}, now()
     told = [
-        requests.as_fact(r) if r.value is not None else was.get(r.name, requests.as_fact(r)) for r in readings
+        requests.as_fact(r, at) if r.value is not None else was.get(r.name, requests.as_fact(r, at))
+        for r in readings
     ]
     requests.revise(
         request,
@@ -128,6 +131,8 @@ def moved(
 
     Each: name, title, kind, then, now (canonical JSON or None). `readings`: the last look, where it is at hand.
     """
+    if not revision.facts:
+        return []
     first = _first(request, revision)
     return [
         {**told, "then": first[told["name"]]["value"], "now": told["value"]}

@@ -111,6 +111,7 @@ def _ask_again(run: Run, hold: Hold, step: Step, told: dict[str, Any] | None) ->
     request = requests.open_first(
         run, hold, step, step.arguments, facts=facts, judgement=judgement, looked=False, moved=True
     )
+    holds.mark(hold, inquiry=None)  # what reviewers asked elsewhere nobody here waits for
     if facts:
         looks.want(request)
 

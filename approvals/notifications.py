@@ -5,6 +5,7 @@ agent's text, and none decides. A mail server that is away delays mails and noth
 """
 
 import time
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from smtplib import SMTPServerDisconnected
 from typing import Any
@@ -18,8 +19,9 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 
 from approvals import reviewers
-from approvals.models import Notification, Request
+from approvals.models import Inquiry, Notification, Request
 from approvals.presentation import chains, digests
+from runs import points, prepared
 from runs.clock import Now, now
 
 log = structlog.get_logger(__name__)
@@ -34,22 +36,43 @@ SILENT_FOR = 30.0
 _silent_until = 0.0
 
 
-def announce(request: Request, kind: str) -> None:
-    """Writes a row for everybody who may decide the request now; each is told once a kind and revision."""
-    Notification.objects.bulk_create(
-        (
-            Notification(
-                request=request,
-                kind=kind,
-                number=request.number,
-                person_id=str(person.pk),
-                address=person.email,
-            )
-            for person in reviewers.candidates(request)
-            if person.email
-        ),
-        ignore_conflicts=True,
-    )
+_ANNOUNCE = """
+INSERT INTO approvals_notification
+  (request_id, kind, number, person_id, address, subject, attempts, given_up, problem)
+SELECT %(request)s, %(kind)s, %(number)s, person, address, '', 0, false, ''
+FROM unnest(%(people)s::text[], %(addresses)s::text[]) AS told (person, address)
+ON CONFLICT DO NOTHING
+"""
+
+
+#: What mails tell of; where a thing happens several times, its number follows after a dot (`passed_on.2`).
+KINDS = ("opened", "changed", "passed_on", "asked", "answered", "stopped")
+
+
+def announce(request: Request, kind: str, *, members: Sequence[User] | None = None) -> None:
+    """Writes a row for everybody who may decide the request now; each is told once a kind and revision. `members`:
+    those of its group, where they are at hand."""
+    tell(request, kind, reviewers.candidates(request, members))
+
+
+def tell_owner(request: Request, kind: str) -> None:
+    """Likewise for who owns the run."""
+    owner = request.run.owner_id
+    if owner.isdecimal():
+        tell(request, kind, User.objects.filter(pk=int(owner), is_active=True))
+
+
+def tell(request: Request, kind: str, who: Iterable[User]) -> None:
+    """Likewise for these people."""
+    people = [person for person in who if person.email]
+    told = {
+        "request": request.pk,
+        "kind": kind,
+        "number": request.number,
+        "people": [str(person.pk) for person in people],
+        "addresses": [person.email for person in people],
+    }
+    prepared.write(_ANNOUNCE, told)
 
 
 def send(notification_id: int) -> bool:
@@ -57,6 +80,7 @@ def send(notification_id: int) -> bool:
     row = _claim(notification_id)
     if row is None:
         return False
+    points.reach("after-mail-claimed")
     if not _of_use(row):
         Notification.objects.filter(pk=row.pk).update(given_up=True, problem="nothing to decide any more")
         return False
@@ -81,20 +105,28 @@ def _claim(notification_id: int) -> Notification | None:
 
 
 def _of_use(row: Notification) -> bool:
-    """Whether the request still waits and this person may still decide it."""
+    """Whether the request still waits and this person may still decide it, or answer what was asked."""
     open_now = Request.objects.open_at(now()).filter(pk=row.request_id, number=row.number)
     person = User.objects.filter(pk=row.person_id, is_active=True).first()
-    return person is not None and open_now.exists() and reviewers.eligibility(person, row.request).decides
+    if person is None or not open_now.exists():
+        return False
+    kind, _, which = row.kind.partition(".")
+    if kind == "asked":
+        return Inquiry.objects.filter(pk=int(which), answered_at=None).exists()
+    return reviewers.eligibility(person, row.request).decides
 
 
 def _try(row: Notification) -> None:
     try:
         message = compose(row)
+        points.reach("before-mail")
         message.send()
+        points.reach("after-mail")
     except Exception as error:  # a mail backend raises what it likes; the row is tried again later
         _try_later(row, error)
         return
     Notification.objects.filter(pk=row.pk).update(sent_at=Now(), subject=message.subject, problem="")
+    points.reach("after-mail-noted")
     log.info("mail_sent", request=row.request.ref, kind=row.kind, to=row.address)
 
 
@@ -117,8 +149,9 @@ def _try_later(row: Notification, error: Exception) -> None:
 def compose(row: Notification) -> EmailMessage:
     """The message: fixed words, the reference, the clock, and the address of the page."""
     context = _context(row)
-    subject = " ".join(render_to_string("emails/request_opened_subject.txt", context).split())
-    body = render_to_string("emails/request_opened.txt", context)
+    name = "question_asked" if context["word"] == "asked" else "request_opened"
+    subject = " ".join(render_to_string(f"emails/{name}_subject.txt", context).split())
+    body = render_to_string(f"emails/{name}.txt", context)
     thread = f"<request.{row.request.ref}@{_domain()}>"
     headers = {
         "Message-ID": f"<notice.{row.pk}.{row.request.ref}@{_domain()}>",
@@ -142,10 +175,13 @@ def _context(row: Notification) -> dict[str, Any]:
         "chain": chains.names(request),
         "fingerprint": digests.fingerprint(request.ref, request.number, request.revision.arguments_digest),
     }
+    word = row.kind.partition(".")[0]
+    page = request.run.get_absolute_url() if word == "asked" else reverse("request", args=[request.ref])
     return {
         "item": item,
-        "changed": row.kind == "changed",
+        "word": word,
+        "changed": word == "changed",
         "tier_word": TIER_WORDS.get(request.tier, "high"),
         "others": max(0, len(reviewers.candidates(request)) - 1),
-        "url": settings.BASE_URL + reverse("request", args=[request.ref]),
+        "url": settings.BASE_URL + page,
     }

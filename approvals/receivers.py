@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from approvals import authority, decisions, looks, moves, notifications, requests, rights
+from approvals import authority, decisions, leftovers, looks, moves, notifications, requests, rights
 from approvals.models import Permit, Request
 from approvals.presentation import stories
 from approvals.states import RequestState
@@ -33,6 +33,7 @@ def connect() -> None:
     sweeper.register("lapse", _permits_due, decisions.lapse)
     sweeper.register("look", _looks_wanted, looks.want_again)
     sweeper.register("mail", _mails_due, notifications.send)
+    sweeper.register("clear", leftovers.due, leftovers.clear)
 
 
 def on_hold_placed(

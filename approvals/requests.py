@@ -5,37 +5,71 @@ voids the permit and the decisions before it: they were about something else.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol
 
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
+from django.db.models import Q
 
-from approvals import notifications, policies
+from approvals import notifications, policies, reviewers
 from approvals.models import Permit, Request, Revision
 from approvals.policies import Judgement
 from approvals.presentation import digests
 from approvals.states import PENDING, STANDING, RequestKind, RequestState
-from runs import journal, values
+from runs import journal, prepared, values
 from runs.actors import SYSTEM, Actor
-from runs.clock import Now, now
+from runs.clock import Now
 from runs.facts import Change, Reading
 from runs.gate import Asked
 from runs.models import Hold, JournalEntry, Run, Step
+from runs.prepared import Given, Query
 from runs.states import Cause
 
 #: Actors whose name says who it was; the others are the machinery.
 BY_NAME = frozenset({"person", "key", "command"})
 
 
+_OF_STEP = Query(lambda: Request.objects.select_for_update().filter(step=Given("step")).order_by())
+_GROUP = Query(lambda: Group.objects.filter(pk=Given("group")).order_by())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Foreseen:
+    """Who is asked, read together with the lock of the run: the group (None: the fallback) and its members."""
+
+    group: Group | None
+    members: list[User]
+
+
+def foresee(batch: prepared.Batch, judgement: Judgement) -> Callable[[], Foreseen]:
+    """Asks who would be told of a new request."""
+    named = judgement.reviewers
+    groups = batch.ask(_GROUP, group=named.id if named else 0)
+    members = reviewers.asking_members(batch, named.id if named else None)
+
+    def told() -> Foreseen:
+        group = groups.first()
+        gone = named is not None and group is None
+        return Foreseen(group, reviewers.members(None) if gone else members.all())
+
+    return told
+
+
 def open_or_reopen(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
     """What a new approval or question hold brings: a request, or the next revision of the one there is."""
-    before = Request.objects.select_for_update().filter(step=step).first()
+    if asked.foreseen is not None:  # the call's first
+        return _open(run, hold, step, asked)
+    before = _OF_STEP.first(step=step.pk)
     return _reopen(before, hold, asked) if before else _open(run, hold, step, asked)
 
 
 def _open(run: Run, hold: Hold, step: Step, asked: Asked) -> Request:
-    facts = [as_fact(r) for r in asked.readings]
-    return open_first(run, hold, step, asked.proposal.arguments, facts=facts, judgement=asked.verdict.terms)
+    facts = [as_fact(r, hold.opened_at) for r in asked.readings]
+    arguments, terms = asked.proposal.arguments, asked.verdict.terms
+    return open_first(
+        run, hold, step, arguments, facts=facts, judgement=terms, foreseen=asked.foreseen, looked=bool(facts)
+    )
 
 
 def open_first(
@@ -47,24 +81,28 @@ def open_first(
     facts: list[dict[str, Any]],
     judgement: Judgement,
     looked: bool = True,
+    foreseen: Foreseen | None = None,
     **told: Any,
 ) -> Request:
     """The first request of a call, for an open hold of it. Not `looked`: the facts were seen elsewhere."""
-    request = Request.objects.create(
+    group = foreseen.group if foreseen else _group(judgement)
+    request = Request(
         run=run,
         step=step,
         hold=hold,
-        kind=RequestKind.QUESTION if hold.cause == Cause.QUESTION else RequestKind.APPROVAL,
+        kind=str(RequestKind.QUESTION if hold.cause == Cause.QUESTION else RequestKind.APPROVAL),
         tier=judgement.tier,
-        group=_group(judgement),
+        group=group,
         quorum=judgement.quorum,
         decide_by=hold.expires_at,
-        looked_at=now() if facts and looked else None,
+        looked_at=hold.opened_at if facts and looked else None,
     )
-    revision = _revision(request, arguments, facts, judgement)
-    told = {"revision": 1, "digest": revision.digest, "run": str(run.pk), "step": step.index, **told}
-    journal.write(request, SYSTEM, "opened", **told)
-    notifications.announce(request, "opened")
+    with prepared.Batch():
+        prepared.insert(request)
+        revision = _revision(request, arguments, facts, judgement)
+        told = {"revision": 1, "digest": revision.digest, "run": str(run.pk), "step": step.index, **told}
+        journal.write(request, SYSTEM, "opened", **told)
+        notifications.announce(request, "opened", members=foreseen.members if foreseen else None)
     return request
 
 
@@ -74,7 +112,7 @@ def _reopen(request: Request, hold: Hold, asked: Asked) -> Request:
     judgement = policies.stricter(Judgement.from_json(standing.judgement), asked.verdict.terms)
     Request.objects.filter(pk=request.pk).update(hold=hold, decide_by=hold.expires_at, looked_at=Now())
     request.refresh_from_db()
-    readings = [as_fact(r) for r in asked.readings]
+    readings = [as_fact(r, hold.opened_at) for r in asked.readings]
     kept = asked.reason != "tool"  # an edit was of the tool as it was
     revise(
         request,
@@ -161,12 +199,25 @@ def _revision(
         note=note,
     )
     revision.digest = view_digest(request, revision)
-    revision.save(force_insert=True)
+    prepared.insert(revision)
     return revision
 
 
-def view_digest(request: Request, revision: Revision) -> str:
-    """The digest of what a page shows of this revision, computed from what is stored."""
+class Asking(Protocol):
+    """Whose call it is: a run, or a proposal of it."""
+
+    @property
+    def agent(self) -> str: ...
+    @property
+    def agent_version(self) -> str: ...
+    @property
+    def on_behalf_of(self) -> str: ...
+
+
+def view_digest(request: Request, revision: Revision, *, asking: Asking | None = None) -> str:
+    """The digest of what a page shows of this revision, computed from what is stored. `asking`: the request's run, or
+    who says the same of it."""
+    whose = asking or request.run
     return digests.view(
         ref=request.ref,
         number=revision.number,
@@ -175,20 +226,20 @@ def view_digest(request: Request, revision: Revision) -> str:
         arguments_digest=values.digest(revision.arguments),
         facts=revision.facts,
         judgement=revision.judgement,
-        principal=request.run.on_behalf_of,
-        agent=f"{request.run.agent}@{request.run.agent_version}",
+        principal=whose.on_behalf_of,
+        agent=f"{whose.agent}@{whose.agent_version}",
     )
 
 
 def _group(judgement: Judgement) -> Group | None:
     if judgement.reviewers is None:
         return None
-    return Group.objects.filter(pk=judgement.reviewers.id).first()
+    return _GROUP.first(group=judgement.reviewers.id)
 
 
-def as_fact(reading: Reading) -> dict[str, Any]:
+def as_fact(reading: Reading, at: datetime) -> dict[str, Any]:
     """A reading as a revision keeps it."""
-    return {**dataclasses.asdict(reading), "read_at": now().isoformat()}
+    return {**dataclasses.asdict(reading), "read_at": at.isoformat()}
 
 
 def as_change(change: Change) -> dict[str, Any]:
@@ -222,8 +273,10 @@ def supersede(hold: Hold, why: str) -> None:
 
 
 def cancel_all(run: Run, actor: Actor, why: str) -> None:
-    """The run has ended: nothing of it can be decided any more."""
-    for request in Request.objects.filter(run=run, state__in=PENDING | STANDING):
+    """The run has ended: nothing of it can be decided any more. A question whose answer the run was given stays
+    as it ended: in force."""
+    given = Q(kind=RequestKind.QUESTION, state=RequestState.IN_FORCE, step__settled__isnull=False)
+    for request in Request.objects.filter(~given, run=run, state__in=PENDING | STANDING):
         close(request, RequestState.CANCELLED, why=why or f"the run is {run.status}", actor=actor)
 
 

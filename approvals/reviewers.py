@@ -7,18 +7,24 @@ agent's owner; and where the run was started again, who started it first. The sa
 
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.contrib.postgres.expressions import ArraySubquery
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import Func, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 
 from approvals import rights
 from approvals.models import ApiKey, Request, Revision
 from approvals.models.request import RequestQuerySet
 from runs import agents, children
 from runs.models import Run
+from runs.prepared import Answer, Batch, Given, Query
 
 #: From this tier on, whoever edited an action is an author and cannot be its only approver.
 AUTHORS_EXCLUDED = frozenset({"R3", "R4"})
@@ -37,7 +43,30 @@ class Eligibility:
         return self.sees and not self.why_not
 
 
+#: A person as they are now, with what eligibility asks of them.
+FRESH = Query(lambda: _known(User.objects.filter(pk=Given("person"))))
+#: The active members of a group, by its id or its name, likewise.
+_MEMBERS = Query(
+    lambda: (
+        _known(User.objects.filter(is_active=True))
+        .filter(Q(groups=Given("group")) | Q(groups__name=Given("name")))
+        .order_by("pk")
+    )
+)
 HIDDEN = Eligibility(False, "It is not assigned to you.")
+
+
+def _known(people: QuerySet[User]) -> QuerySet[User]:
+    """With what `rights.group_names` and `_traces` would look up for each."""
+    of_them = Cast(OuterRef("pk"), TextField())
+    traces = Func(
+        ArraySubquery(ApiKey.objects.filter(issuer_id=of_them).order_by().values("prefix")),
+        ArraySubquery(EmailAddress.objects.filter(user=OuterRef("pk")).values("email")),
+        function="array_cat",
+        output_field=ArrayField(TextField()),
+    )
+    names = ArraySubquery(Group.objects.filter(user=OuterRef("pk")).values("name"))
+    return people.annotate(_group_names=names, _traces=traces).order_by()
 
 
 def visible_to(user: Any) -> RequestQuerySet:
@@ -78,7 +107,12 @@ def _is_member(user: Any, request: Request) -> bool:
 
 
 def _excluded(user: Any, request: Request) -> str:
-    return next((why for run in children.chain(request.run) if (why := _asks(user, run, request.run))), "")
+    return requester_of(user, request.run)
+
+
+def requester_of(user: Any, asking: Run) -> str:
+    """Why this person is the requester of what that run wants; empty: they are not."""
+    return next((why for run in children.chain(asking) if (why := _asks(user, run, asking))), "")
 
 
 def _asks(user: Any, run: Run, asking: Run) -> str:
@@ -96,8 +130,25 @@ def _asks(user: Any, run: Run, asking: Run) -> str:
     return ""
 
 
+def know_starters(runs: Sequence[Run]) -> None:
+    """Reads who started many runs and those they run again, for `_starters`; a query for each time one was started
+    again, and none where none was."""
+    wanted = {run.pk: run.again_of_id for run in runs if run.again_of_id is not None}
+    owners: dict[Any, set[str]] = {pk: set() for pk in wanted}
+    while wanted:
+        rows = Run.objects.filter(pk__in=set(wanted.values())).values_list("pk", "owner_id", "again_of")
+        found = {pk: (owner, before) for pk, owner, before in rows}
+        for pk, before in wanted.items():
+            owners[pk].add(found[before][0])
+        wanted = {pk: further for pk, before in wanted.items() if (further := found[before][1]) is not None}
+    for run in runs:
+        run._starters = owners.get(run.pk, set())  # type: ignore[attr-defined]
+
+
 def _starters(run: Run) -> set[str]:
     """Who started the run and, where it runs again what ended, who started that."""
+    if hasattr(run, "_starters"):
+        return {run.owner_id, *run._starters}
     found, before = {run.owner_id}, run.again_of_id
     while before is not None:
         owner, before = Run.objects.filter(pk=before).values_list("owner_id", "again_of").get()
@@ -151,10 +202,26 @@ def is_author(user: Any, revision: Revision) -> bool:
     return revision.author_id == str(user.pk) and revision.judgement.get("tier", "R3") in AUTHORS_EXCLUDED
 
 
-def candidates(request: Request) -> list[User]:
-    """Active people who may decide it, for the mails."""
-    group = request.group or Group.objects.filter(name=settings.FALLBACK_REVIEWERS).first()
-    if group is None:
-        return []
-    people = group.user_set.filter(is_active=True).order_by("pk")
+def known(ids: Iterable[int]) -> dict[int, User]:
+    """These people as they are now, in one query, with what eligibility asks of them."""
+    return {person.pk: person for person in _known(User.objects.filter(pk__in=list(ids)))}
+
+
+def members(group_id: int | None) -> list[User]:
+    """The active members of a group; None: of the fallback."""
+    return _MEMBERS.all(**_of_group(group_id))
+
+
+def asking_members(batch: Batch, group_id: int | None) -> Answer[User]:
+    """The same, asked in a batch."""
+    return batch.ask(_MEMBERS, **_of_group(group_id))
+
+
+def _of_group(group_id: int | None) -> dict[str, Any]:
+    return {"group": group_id or 0, "name": "" if group_id else settings.FALLBACK_REVIEWERS}
+
+
+def candidates(request: Request, among: Sequence[User] | None = None) -> list[User]:
+    """Active people who may decide it, for the mails; `among`: the members of its group, where they are at hand."""
+    people = members(request.group_id) if among is None else among
     return [person for person in people if not _excluded(person, request)]

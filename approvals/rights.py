@@ -26,7 +26,7 @@ def group_names(user: Any) -> frozenset[str]:
         return frozenset()
     if not hasattr(user, "_group_names"):
         user._group_names = frozenset(user.groups.values_list("name", flat=True))
-    return user._group_names  # type: ignore[no-any-return]
+    return frozenset(user._group_names)
 
 
 def is_operator(user: Any) -> bool:

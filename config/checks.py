@@ -3,6 +3,7 @@
 Only what `environs` cannot see for itself: values that are well-formed and wrong together.
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -71,7 +72,15 @@ def engines() -> Iterator[CheckMessage]:
 
 @_named
 def leases() -> Iterator[CheckMessage]:
-    for name in ("LEASE", "HEARTBEAT", "SWEEP_EVERY", "SLICE", "FACT_TIMEOUT", "MAX_SUSPENDED"):
+    for name in (
+        "LEASE",
+        "HEARTBEAT",
+        "SWEEP_EVERY",
+        "SLICE",
+        "FACT_TIMEOUT",
+        "MAX_SUSPENDED",
+        "CHECKPOINT_EVERY",
+    ):
         if getattr(settings, name) <= 0:
             yield Error(f"{name} is not more than zero.", hint="It is in seconds.", id="abeyance.E005")
     if settings.HEARTBEAT * 2 > settings.LEASE:
@@ -110,6 +119,17 @@ def debug() -> Iterator[CheckMessage]:
             "DEBUG is on, though BASE_URL is not local: error pages would show settings and values to anybody.",
             hint="Unset DEBUG.",
             id="abeyance.E009",
+        )
+
+
+@_named
+def checkpoints() -> Iterator[CheckMessage]:
+    path = settings.JOURNAL_CHECKPOINTS
+    if path and not os.access(path, os.W_OK):
+        yield Doubt(
+            f"JOURNAL_CHECKPOINTS is {path!r}, which is no file that can be added to here.",
+            hint="Make an empty one; where no sweeper runs, it is enough that it can be read there.",
+            id="abeyance.W003",
         )
 
 

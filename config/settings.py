@@ -55,6 +55,10 @@ BREAKER_AFTER = env.int("BREAKER_AFTER", 3)  # failed calls in a row until a dep
 RELEASE_RATE = env.float("RELEASE_RATE", 20.0)  # runs a second that go on when a dependency is back
 MAX_CHILD_DEPTH = env.int("MAX_CHILD_DEPTH", 8)
 HISTORY_REFUSES_TRUNCATE = env.bool("HISTORY_REFUSES_TRUNCATE", True)  # off in tests, which empty tables
+# Signed lines that say how far the journal reached, in a file that this installation can add to and not rewrite.
+JOURNAL_CHECKPOINTS = env.str("JOURNAL_CHECKPOINTS", "")
+JOURNAL_CHECKPOINT_KEY = env.str("JOURNAL_CHECKPOINT_KEY", "")  # else one made from SECRET_KEY
+CHECKPOINT_EVERY = env.float("CHECKPOINT_EVERY", 3600.0)
 SUBMIT_RATE = env.str("SUBMIT_RATE", "600/min")  # runs a key may start, counted by each web process
 GATEWAY_URL = env.str("GATEWAY_URL", "http://127.0.0.1:8900")
 
@@ -101,6 +105,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "approvals.origin.middleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -132,6 +137,17 @@ _database["HOST"] = _options.pop("host", _database["HOST"])
 # Django switches psycopg's prepared statements off; the hot path lives on them.
 _options.setdefault("prepare_threshold", 5)
 DATABASES = {"default": {**_database, "CONN_MAX_AGE": CONN_MAX_AGE, "CONN_HEALTH_CHECKS": True}}
+
+# Tries and used codes are counted for all web processes together, where nothing is lost before its time; what only
+# one process needs to know stays there.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "approvals_counter",
+        "OPTIONS": {"MAX_ENTRIES": 1_000_000},  # full, it would forget used codes: the sweeper empties it
+    },
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+}
 
 # The loop sets its own alarms: -1 keeps RQ's hands off SIGALRM.
 RQ_QUEUES = {"default": {"URL": REDIS_URL, "DEFAULT_TIMEOUT": -1}}
@@ -169,6 +185,9 @@ ACCOUNT_ADAPTER = "approvals.accounts.AccountAdapter"
 MFA_ADAPTER = "approvals.accounts.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_TOLERANCE = 1  # a code typed as the next one appears still counts; each counts once
+# Tries of a second factor before a decision, for each session (`approvals/step_ups.py`).
+ACCOUNT_RATE_LIMITS = {"step_up": "5/5m/key"}
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = LOCAL  # browsers count http://localhost as secure
 
 # -- REST ----------------------------------------------------------------------

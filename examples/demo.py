@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal import auth as totp
+from allauth.mfa.utils import decrypt
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
@@ -25,6 +29,7 @@ from examples.policies import SEED
 
 REVIEWING = ("refunds", "marketing", "purchasing", settings.FALLBACK_REVIEWERS)
 SUBMITTER = "eli@example.com"
+PERIOD = 30  # seconds for which an authenticator app shows a code
 PASSWORD = re.compile(r"^Password\s+(\S+)$", re.MULTILINE)
 _WORDS = (
     "amber anchor apple autumn basil beacon birch bottle breeze brook button cactus candle canyon cedar "
@@ -72,6 +77,23 @@ def prepare() -> bool:
             _write(key_file(), _key() + "\n")
         _write(notes(), _notes(password))  # last, so that a folder that cannot be written undoes the rest
     return first
+
+
+def code(name: str) -> tuple[str, int]:
+    """A code of a demo person's authenticator app, and for how many seconds it is the current one.
+
+    Who has none gets one now: from then on their sign-in asks for a code as well. Raises LookupError.
+    """
+    found = [person.email for person in PEOPLE if name in (person.email, person.email.partition("@")[0])]
+    user = User.objects.filter(username__in=found).first()
+    if user is None:
+        raise LookupError(name)
+    made = Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).first()
+    if made is None:
+        made = totp.TOTP.activate(user, totp.generate_totp_secret()).instance
+    counter, since = divmod(int(time.time()), PERIOD)
+    value = totp.hotp_value(decrypt(made.data["secret"]), counter)
+    return totp.format_hotp_value(value), PERIOD - since
 
 
 def notes() -> Path:
@@ -141,6 +163,7 @@ def _to_try() -> list[str]:
         f"     -H \"Authorization: Bearer $(cat '{short(key_file())}')\" \\",
         '     -d \'{"agent": "refund-desk", "input": {"ticket": 5601}}\'',
         "Other tickets, a mailing, a purchase: examples/README.md",
+        "High risk (R3) asks for a code of your second factor: ./run demo code ana",
     ]
 
 

@@ -19,6 +19,7 @@ from django.contrib.auth.models import User
 
 from approvals import decisions
 from approvals.models import Request
+from approvals.presentation import questions
 from approvals.states import RequestState, Verb
 from examples import client, demo
 from examples.agents.credential import CONSENT
@@ -244,7 +245,9 @@ def _move_the_world(run: Run) -> None:
         raise NotReady(f"{REVIEWER}, who approves the refund first, is not there any more.")
     holds.pause(run.pk, actor=ACTOR, why="The demo moves the world before the call.")
     try:
-        choice = decisions.Choice(verb=Verb.APPROVE, digest=request.revision.digest, door=ACTOR.door)
+        standing = request.revision
+        basis = {question.id: "yes" for question in questions.of(standing)}
+        choice = decisions.Choice(Verb.APPROVE, standing.digest, basis=basis, door=ACTOR.door)
         decisions.decide(request.ref, person=ana, choice=choice)
         charge = json.loads(request.revision.arguments)["charge"]
         part = {"amount": "10.00", "reason": "refunded elsewhere"}

@@ -213,6 +213,7 @@ def find_refund(key: str) -> Refund | None:
     timeout=10,
     retries=2,
     consequence="{amount} EUR leaves our account for charge {charge} at once; it cannot be pulled back.",
+    questions=["Did the customer of charge {charge} ask for {amount} EUR back?"],
     on_interrupt="finish",
 )
 def issue_refund(context: ToolContext, charge: str, amount: Euros) -> Refund:
@@ -262,6 +263,10 @@ def sent_before(mailing_list: str, subject: str) -> int:
     timeout=10,
     retries=2,
     consequence="Every recipient gets this e-mail at once. It cannot be undone, called back or corrected.",
+    questions=[
+        "Are the {recipients} the people this e-mail is meant for?",
+        "Did you read the text to its end, and may it go out as it is?",
+    ],
 )
 def send_mailing(
     context: ToolContext, mailing_list: str, subject: str, text: str, recipients: list[str]
@@ -329,6 +334,7 @@ def find_purchase(key: str) -> Purchase | None:
     retry_on=TROUBLE,
     consequence="{quantity} × {item} is ordered from {vendor} and {amount} EUR charged to {cost_centre} "
     "at once. Cancelling costs a quarter of it.",
+    questions=["Is {quantity} × {item} needed, and may {cost_centre} pay {amount} EUR for it?"],
 )
 def buy(
     context: ToolContext,

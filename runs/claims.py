@@ -90,6 +90,7 @@ def ring(step_id: int) -> bool:
     due = Step.objects.claims_due(clock.now()).filter(pk=step_id, claim_tries=step.claim_tries)
     if not due.update(claim_due_at=Now() + RING_AGAIN):
         return False
+    points.reach("before-claim-rings")
     queues.enqueue("runs.jobs.give_back", str(step_id), str(step.claim_tries))
     return True
 
@@ -140,6 +141,7 @@ def give_back(step_id: int, tries: int) -> bool:
     step = Step.objects.filter(pk=step_id).first()
     if step is None or not _take(step, tries):
         return False
+    points.reach("after-claim-taken")
     try:
         job: Job | _Told = _prepare(step)
     except Exception as error:  # a provider's or an author's code; nothing was called
@@ -158,6 +160,7 @@ def _take(step: Step, tries: int) -> bool:
         pk=step.pk, claim=ClaimState.OWED, claim_tries=tries, compensated_by__isnull=True
     )
     limit = PREPARES_WITHIN
+    points.reach("before-claim-taken")
     taken = owed.update(claim=ClaimState.GIVING, claim_tries=F("claim_tries") + 1, claim_due_at=Now() + limit)
     step.refresh_from_db()
     return bool(taken)

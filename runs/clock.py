@@ -5,10 +5,13 @@ operation and hands it down. Tests move time by replacing the SQL function (`shi
 sees at once; nothing else may.
 """
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import connection
 from django.db.models import DateTimeField, Func
+
+from runs import prepared
 
 CREATE = """
 CREATE OR REPLACE FUNCTION abeyance_now() RETURNS timestamptz LANGUAGE sql VOLATILE
@@ -26,10 +29,16 @@ class Now(Func):
 
 def now() -> datetime:
     """The database's time, aware, in UTC."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT abeyance_now()")
-        value: datetime = cursor.fetchone()[0]
+    found = prepared.row("SELECT abeyance_now()", ())
+    assert found is not None
+    value: datetime = found[0]
     return value
+
+
+def asked(batch: prepared.Batch) -> Callable[[], datetime]:
+    """The same, asked in a batch after what stands before it there: a lock."""
+    found = batch.row("SELECT abeyance_now()", ())
+    return lambda: found.one()[0]
 
 
 def shift(by: timedelta) -> None:

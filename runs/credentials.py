@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 
-from runs import holds, journal, redaction, timers
+from runs import holds, journal, points, redaction, timers
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import Away, CredentialRefused, NeedsAuthorisation, NotFound, Obstacle, Unavailable
@@ -72,7 +72,9 @@ def obtain(names: Sequence[str]) -> dict[str, str]:
 
 def value(name: str) -> str:
     """The value of one credential now; also for `verify=` and facts. Raises NeedsAuthorisation, Away."""
+    points.reach("before-obtain")
     given = _asked(name, _provider(name).obtain)
+    points.reach("after-obtain")
     if problem := _unfit(given):
         raise _needed(name, NeedsAuthorisation("", problem))
     redaction.keep_out(name, given)
@@ -175,6 +177,7 @@ def renew(name: str, refused: int) -> None:
     """Renews what was refused, unless another worker has done so since version `refused`; waits for one that
     does. Raises NeedsAuthorisation, Away: the provider cannot."""
     Credential.objects.get_or_create(name=name)
+    points.reach("before-renewal-claimed")
     deadline = time.monotonic() + RENEWS_WITHIN
     while version(name) == refused and time.monotonic() < deadline:
         if _claim(name, refused):
@@ -191,11 +194,13 @@ def _claim(name: str, refused: int) -> bool:
 
 def _renew(name: str) -> None:
     ask = _provider(name).renew
+    points.reach("before-provider-renews")
     try:
         if ask is None:
             why = "It was refused, and its provider cannot renew it."
             raise _needed(name, NeedsAuthorisation("", why))
         _asked(name, ask, RENEWS_WITHIN - MARGIN)
+        points.reach("after-provider-renews")
     except BaseException:
         Credential.objects.filter(pk=name).update(renewing_until=None)
         raise

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from runs import holds, journal, queues, redaction, timers
+from runs import holds, journal, points, queues, redaction, timers
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import Away, NotFound
@@ -167,12 +167,14 @@ def probe(name: str) -> bool:
     if not is_away(name):
         return False
     look = _probes.get(name)
+    points.reach("before-probe")
     if look is None:
         _let_one_through(name)
     elif problem := _seen(look):
         Dependency.objects.filter(pk=name).update(problem=problem)
     else:
         _recover(name, SYSTEM, "its probe found it healthy")
+    points.reach("after-probe")
     return True
 
 

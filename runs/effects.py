@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from runs import clock, holds, invocation, journal, lifecycle, recorded, timers
+from runs import clock, holds, invocation, journal, lifecycle, points, recorded, timers
 from runs.actors import Actor
 from runs.exceptions import LostRace
 from runs.holds import Terms
@@ -93,9 +93,11 @@ def verified(tool: Tool[..., Any], effect_key: str) -> Known | Doubt | None:
     """Asks the outside whether something happened under this key. None: it did not; Doubt: it cannot tell."""
     verify = tool.properties.verify
     assert verify is not None
+    points.reach("before-verify")
     try:
         with timers.limit(tool.properties.timeout):
             found = verify(effect_key)
+            points.reach("after-verify")
             return None if found is None else Known("returned", invocation.kept(tool.returns, found))
     except KeyboardInterrupt:
         raise

@@ -8,7 +8,7 @@ import uuid
 
 from django.db import transaction
 
-from runs import allowance, claims, holds, journal, lifecycle, signals, stops
+from runs import allowance, claims, effects, holds, journal, lifecycle, signals, stops
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import EpochLost, LostRace, RunEnded
@@ -33,7 +33,7 @@ def end(
     if run.ended:
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
     _close_holds(run, actor)
-    _leave_in_doubt(run, actor)
+    _settle_or_leave_in_doubt(run, actor)
     allowance.close(run)
     claims.owe(run)
     lifecycle.close(run, status, actor, result=result, error=error, why=why)
@@ -60,12 +60,17 @@ def _close_holds(run: Run, actor: Actor) -> None:
         journal.write(run, actor, "holds_closed", count=closed)
 
 
-def _leave_in_doubt(run: Run, actor: Actor) -> None:
-    """An effect whose worker died before its receipt says that it is open: nobody looks at it any more."""
-    for step in Step.objects.filter(run=run, effect=EffectState.DISPATCHED).pending():
-        Step.objects.filter(pk=step.pk).update(effect=EffectState.IN_DOUBT)
-        why = "the run ended first"
-        journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why=why)
+def _settle_or_leave_in_doubt(run: Run, actor: Actor) -> None:
+    """What is known of an effect, and the run did not get to adopt, is in the ledger. One whose worker died before
+    its receipt says that it is open. Nobody looks at either any more."""
+    for step in Step.objects.filter(run=run).effects().pending():
+        if step.compensated_by_id is None and (known := effects.from_evidence(step)):
+            if not lifecycle.left(run):  # it goes on elsewhere, and adopts it there
+                effects.settle_ledger(step, known)
+        elif step.effect == EffectState.DISPATCHED:
+            Step.objects.filter(pk=step.pk).update(effect=EffectState.IN_DOUBT)
+            why = "the run ended first"
+            journal.write(run, actor, "in_doubt", index=step.index, attempt=step.attempt, why=why)
 
 
 def finish(

@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import close_old_connections, connections
 
-from runs import redaction
+from runs import points, prepared, redaction
 from runs.exceptions import BadValue
 from runs.models import FactReading, Step
 from runs.models.fact import Moment
@@ -52,9 +52,11 @@ class Change:
 def look(tool: Tool[..., Any], arguments: dict[str, Any]) -> list[Reading]:
     """Looks at every fact of a tool, side by side, each for at most FACT_TIMEOUT seconds."""
     found: queue.Queue[tuple[str, Reading]] = queue.Queue()
+    points.reach("before-look")
     for fact in tool.properties.facts:
         threading.Thread(target=_observe, args=(fact, arguments, found), daemon=True).start()
     seen = _collect(found, len(tool.properties.facts))
+    points.reach("after-look")
     return [seen.get(f.name) or _reading(f, None, _slow()) for f in tool.properties.facts]
 
 
@@ -100,21 +102,24 @@ def _problem(error: Exception) -> str:
 def keep(step: Step, readings: Iterable[Reading], moment: Moment) -> uuid.UUID:
     """Stores the readings of one look; their common id."""
     look_id = uuid.uuid4()
-    FactReading.objects.bulk_create(
-        FactReading(
-            step=step,
-            look=look_id,
-            moment=moment,
-            name=r.name,
-            source=r.source,
-            kind=r.kind,
-            value=r.value,
-            problem=r.problem,
-            fresh_for=r.fresh_for,
-        )
-        for r in readings
-    )
+    with prepared.Batch():
+        for reading in readings:
+            prepared.insert(_kept(step, look_id, moment, reading))
     return look_id
+
+
+def _kept(step: Step, look_id: uuid.UUID, moment: Moment, reading: Reading) -> FactReading:
+    return FactReading(
+        step=step,
+        look=look_id,
+        moment=str(moment),
+        name=reading.name,
+        source=reading.source,
+        kind=reading.kind,
+        value=reading.value,
+        problem=reading.problem,
+        fresh_for=reading.fresh_for,
+    )
 
 
 def changes(tool: Tool[..., Any], then: dict[str, str | None], readings: Sequence[Reading]) -> list[Change]:

@@ -6,6 +6,7 @@ pause and a call are decided by who comes first.
 """
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,11 +14,11 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, QuerySet, Subquery
 
-from runs import journal, lifecycle, redaction, signals, statements
+from runs import journal, lifecycle, points, prepared, redaction, signals, statements
 from runs.actors import SYSTEM, Actor
-from runs.clock import Now, now
+from runs.clock import now
 from runs.exceptions import HoldClosed, NotFound, RunEnded, WrongState
 from runs.models import Hold, Run, Step
 from runs.states import RUN_SCOPED, Cause, EffectState, RunStatus, Scope, StepStatus, Then
@@ -34,6 +35,22 @@ class Terms:
 
 
 NO_END = Terms()
+_RUN_OF = Hold.objects.filter(pk=prepared.Given("hold")).order_by().values("run")
+_RUN = prepared.Query(lambda: Run.objects.select_for_update().filter(pk=Subquery(_RUN_OF)).order_by())
+_HOLD = prepared.Query(lambda: Hold.objects.select_for_update().filter(pk=prepared.Given("hold")).order_by())
+_TIMERS = prepared.Rows(
+    lambda: (
+        Hold.objects.filter(pk=prepared.Given("hold"), on_expiry=Then.RELEASE).order_by().values_list("pk")
+    )
+)
+_OF_STEP = prepared.Query(lambda: Step.objects.filter(pk=prepared.Given("step")))
+_HELD_IN_DOUBT = prepared.Update(_OF_STEP.made, open_holds=F("open_holds") + 1)
+_HELD = prepared.Update(_OF_STEP.made, open_holds=F("open_holds") + 1, status=StepStatus.HELD)
+_WAITING = prepared.Rows(
+    lambda: (
+        Step.objects.filter(run=prepared.Given("run")).pending().order_by().values_list("pk", "open_holds")
+    )
+)
 WHY, SUBJECT = 8000, 100  # characters that are kept
 
 #: What comes of a hold of each cause whose time is up. Nothing here approves or allows.
@@ -73,8 +90,10 @@ def place(
     child: Run | None = None,
     terms: Terms = NO_END,
     context: object = None,
+    at: datetime | None = None,
 ) -> Hold:
-    """A new open hold. `run` is locked. `context` goes to those who hear of it (what a request is made of).
+    """A new open hold. `run` is locked. `context` goes to those who hear of it (what a request is made of); `at` is
+    the time, where it was read under the lock.
 
     Raises RunEnded.
     """
@@ -82,24 +101,27 @@ def place(
         raise RunEnded(f"run {run.pk} has ended: {run.status}")
     why, subject = redaction.kept(why, WHY), redaction.kept(subject, SUBJECT)
     detail = redaction.scrub_value(detail or {})
-    hold = _create(run, cause, actor, step, terms, why=why, detail=detail, subject=subject, child=child)
-    _count(run, step, cause)
-    journal.write(
-        run, actor, "held", cause=str(cause), index=step.index if step else None, why=why, hold=str(hold.pk)
+    hold = _made(
+        run, cause, actor, step, terms, at or now(), why=why, detail=detail, subject=subject, child=child
     )
+    told = {"cause": str(cause), "index": step.index if step else None, "why": why, "hold": str(hold.pk)}
+    with prepared.Batch():
+        prepared.insert(hold)
+        journal.move(run, actor, "held", _counted(run, step, cause), **told)
     signals.hold_placed.send(Hold, run=run, hold=hold, step=step, context=context)
     return hold
 
 
-def _create(run: Run, cause: Cause, actor: Actor, step: Step | None, terms: Terms, **said: Any) -> Hold:
-    at = now()
+def _made(
+    run: Run, cause: Cause, actor: Actor, step: Step | None, terms: Terms, at: datetime, **said: Any
+) -> Hold:
     ends = terms.expires_in if terms.expires_in is not None else default_end(cause)
     looks = terms.look_again_in
-    return Hold.objects.create(
+    return Hold(
         run=run,
         step=step,
-        cause=cause,
-        scope=Scope.RUN if cause in RUN_SCOPED else Scope.CALL,
+        cause=str(cause),
+        scope=str(Scope.RUN if cause in RUN_SCOPED else Scope.CALL),
         opened_at=at,
         opened_by_kind=actor.kind,
         opened_by_id=actor.id,
@@ -113,17 +135,15 @@ def _create(run: Run, cause: Cause, actor: Actor, step: Step | None, terms: Term
     )
 
 
-def _count(run: Run, step: Step | None, cause: Cause) -> None:
-    """The counts that guards read. A call in doubt stays dispatched; any other held call is `held`."""
+def _counted(run: Run, step: Step | None, cause: Cause) -> dict[str, Any]:
+    """The counts that guards read: the call's, and what changes of the run. A call in doubt stays dispatched; any
+    other held call is `held`."""
     if step is None:
-        Run.objects.filter(pk=run.pk).update(open_holds=F("open_holds") + 1, changed_at=Now())
         run.open_holds += 1
-        return
-    Run.objects.filter(pk=run.pk).update(changed_at=Now())
-    changes: dict[str, Any] = {"open_holds": F("open_holds") + 1}
-    if cause != Cause.IN_DOUBT and step.effect != EffectState.IN_DOUBT:
-        changes["status"] = StepStatus.HELD
-    Step.objects.filter(pk=step.pk).update(**changes)
+        return {"open_holds": run.open_holds, "changed_at": journal.AT}
+    stays = cause == Cause.IN_DOUBT or step.effect == EffectState.IN_DOUBT
+    (_HELD_IN_DOUBT if stays else _HELD).write(step=step.pk)
+    return {"changed_at": journal.AT}
 
 
 def release(
@@ -141,8 +161,7 @@ def release(
     to be looked at again now (`only_due`).
     """
     with transaction.atomic():
-        run = lifecycle.lock(_run_of(hold_id))
-        hold = Hold.objects.select_for_update().get(pk=hold_id)
+        run, hold = _locked(hold_id)
         if only_expired and not (hold.expires_at and hold.expires_at <= now()):
             raise HoldClosed(f"hold {hold_id} has not expired")
         if only_due and not (hold.look_again_at and hold.look_again_at <= now()):
@@ -150,52 +169,89 @@ def release(
         return release_locked(run, hold, actor=actor, resolution=resolution, answer=answer)
 
 
-def release_locked(run: Run, hold: Hold, *, actor: Actor, resolution: str, answer: str | None = None) -> Hold:
-    """`release` for those who hold the run's lock already. Raises HoldClosed."""
+def release_locked(
+    run: Run,
+    hold: Hold,
+    *,
+    actor: Actor,
+    resolution: str,
+    answer: str | None = None,
+    waiting: Sequence[prepared.Row] | None = None,
+) -> Hold:
+    """`release` for those who hold the run's lock already. Raises HoldClosed.
+
+    `waiting`: as `waiting(run)`, where it and the hold were read under the lock: then all of it is one round trip.
+    """
     told = {"cause": hold.cause, "resolution": resolution, "hold": str(hold.pk)}
-    closed = statements.row(
-        statements.RELEASE,
-        {
-            "run": run.pk,
-            "hold": hold.pk,
-            "resolution": resolution,
-            "answer": answer,
-            **journal.parameters(actor, "released", told),
-        },
-    )
-    if closed is None:
-        raise HoldClosed(f"hold {hold.pk} was released before: {hold.resolution}")
-    run.open_holds, run.wakes, hold.released_at = closed
-    hold.resolution, hold.answer = resolution, answer
-    hold.released_by_kind, hold.released_by_id = actor.kind, actor.id
-    hold.released_by_name, hold.released_through = actor.name, actor.door
-    signals.hold_released.send(Hold, run=run, hold=hold)
-    if may_start(run):
+    parameters = {
+        "run": run.pk,
+        "hold": hold.pk,
+        "resolution": resolution,
+        "answer": answer,
+        **journal.parameters(actor, "released", told),
+    }
+
+    def released(row: prepared.Row | None) -> None:
+        if row is None:
+            raise HoldClosed(f"hold {hold.pk} was released before: {hold.resolution}")
+        points.committing("released")
+        run.open_holds, run.wakes, hold.released_at = row
+        hold.resolution, hold.answer = resolution, answer
+        hold.released_by_kind, hold.released_by_id = actor.kind, actor.id
+        hold.released_by_name, hold.released_through = actor.name, actor.door
+        signals.hold_released.send(Hold, run=run, hold=hold)
+
+    with prepared.Batch() as batch:
+        prepared.write(statements.RELEASE, parameters, then=released)
+        if waiting is None:
+            asked = batch.ask(_WAITING, run=run.pk)
+        elif _will_start(run, hold, waiting):
+            lifecycle.resume_known(run, actor)
+    if waiting is None and _may_start(run, asked.all()):
         lifecycle.resume(run, actor)
     return hold
 
 
-def _run_of(hold_id: uuid.UUID) -> uuid.UUID:
-    found: uuid.UUID | None = Hold.objects.filter(pk=hold_id).values_list("run_id", flat=True).first()
-    if found is None:
+def _locked(hold_id: uuid.UUID) -> tuple[Run, Hold]:
+    """A hold's run and the hold, locked in this order. Raises NotFound."""
+    with prepared.Batch() as batch:
+        runs, found = batch.ask(_RUN, hold=hold_id), batch.ask(_HOLD, hold=hold_id)
+    run, hold = runs.first(), found.first()
+    if run is None or hold is None:
         raise NotFound(f"there is no hold {hold_id}")
-    return found
+    return run, hold
+
+
+def waiting(run: Run) -> list[prepared.Row]:
+    """The run's pending calls, each with how many holds it has. `run` is locked."""
+    return _WAITING.all(run=run.pk)
 
 
 def may_start(run: Run) -> bool:
     """Whether something that a suspended run wants may start: no hold binds the run, and a call of it is
     free, or it stopped between two calls. `run` is locked."""
+    return _may_start(run, waiting(run))
+
+
+def _may_start(run: Run, waiting: Sequence[prepared.Row]) -> bool:
+    """`waiting`: its pending calls, each with how many holds it has."""
     if run.status != RunStatus.SUSPENDED or run.open_holds:
         return False
-    waiting = list(Step.objects.filter(run=run).pending().values_list("open_holds", flat=True))
-    return not waiting or 0 in waiting
+    return not waiting or any(holds == 0 for _, holds in waiting)
+
+
+def _will_start(run: Run, hold: Hold, waiting: Sequence[prepared.Row]) -> bool:
+    """Whether something may start as soon as an open hold is released; `run` and `waiting` are as before."""
+    if run.status != RunStatus.SUSPENDED or run.open_holds != (hold.step_id is None):
+        return False
+    left = [holds - (step == hold.step_id) for step, holds in waiting]
+    return not left or 0 in left
 
 
 def expire(hold_id: uuid.UUID) -> bool:
     """Releases a hold whose time is up: the call it held ends `Expired`, or a timer has run. False: not due,
     or closed before."""
-    timer = Hold.objects.filter(pk=hold_id, on_expiry=Then.RELEASE).exists()
-    resolution = "due" if timer else "expired"
+    resolution = "due" if _TIMERS.first(hold=hold_id) else "expired"
     try:
         release(hold_id, actor=SYSTEM, resolution=resolution, only_expired=True)
     except HoldClosed:
@@ -206,12 +262,11 @@ def expire(hold_id: uuid.UUID) -> bool:
 def overdue(hold_id: uuid.UUID) -> bool:
     """Notes that a hold outlasted its time, and says so to who listens; it stays. False: not due, or told before."""
     with transaction.atomic():
-        run = lifecycle.lock(_run_of(hold_id))
+        run, hold = _locked(hold_id)
         at = now()
-        due = Hold.objects.expired(at).filter(pk=hold_id)
-        if not due.update(overdue_at=at):
+        if not Hold.objects.expired(at).filter(pk=hold_id).update(overdue_at=at):
             return False
-        hold = Hold.objects.get(pk=hold_id)
+        hold.overdue_at = at
         journal.write(run, SYSTEM, "overdue", hold=str(hold_id), cause=hold.cause)
         log.warning("hold_overdue", run=str(run.pk), cause=hold.cause, subject=hold.subject, why=hold.why)
         signals.hold_overdue.send(Hold, run=run, hold=hold)

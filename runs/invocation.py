@@ -61,7 +61,7 @@ class Job:
     ready_at: float = field(default_factory=time.monotonic)
 
     def waited(self) -> float:
-        """Seconds since it might have begun."""
+        """Seconds since its start was asked for."""
         return time.monotonic() - self.ready_at
 
 
@@ -73,6 +73,7 @@ _changing = threading.Lock()
 def run(job: Job) -> Known:
     """One call in this thread, under its time limit."""
     tool = job.call.tool
+    points.reach("before-call")
     try:
         with _counted(job), _timed(job), timers.limit(tool.properties.timeout), _no_tables_of_ours():
             value = _perform(job)

@@ -7,12 +7,16 @@ and cutting the tail off disagrees with the head on the stream's row.
 """
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from django.db import connection, models
 
-from runs import redaction, values
+from runs import points, prepared, redaction, values
 from runs.actors import Actor
 from runs.models import JournalEntry
 
@@ -35,9 +39,18 @@ FROM stream RETURNING seq
 """
 
 _WRITE = (
-    f"WITH {CLOCK}, stream AS (UPDATE {{table}} SET " + ADVANCE.format(name="%(stream)s") + " FROM clock"
+    f"WITH {CLOCK}, stream AS (UPDATE {{table}} SET {{changes}}"
+    + ADVANCE.format(name="%(stream)s")
+    + " FROM clock"
     " WHERE {pk} = %(id)s RETURNING %(stream)s AS name, seq, head, clock.at) " + APPEND
 )
+
+#: As a value of `move`: the time of the entry.
+AT = object()
+
+#: Where people come from, as the door they came through knows it. Asked when an entry is written: a door may find
+#: out, or change it, on the way.
+_origin: ContextVar[Callable[[], dict[str, str]]] = ContextVar("origin", default=dict)
 
 # Links are read in order; a stream's first entry follows the empty hash.
 _BROKEN = """
@@ -60,8 +73,20 @@ class Break:
     what: str
 
 
+@contextmanager
+def coming_from(origin: Callable[[], dict[str, str]]) -> Iterator[None]:
+    """What people do meanwhile is journalled with where they come from, which is for those who see everything."""
+    token = _origin.set(origin)
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
 def parameters(actor: Actor, verb: str, detail: dict[str, Any]) -> dict[str, Any]:
     """The columns of one entry, as parameters of `ADVANCE` and `APPEND`."""
+    if actor.kind == "person" and (origin := _origin.get()()):
+        detail = {**detail, "origin": origin}
     return {
         "actor_kind": actor.kind,
         "actor_id": actor.id,
@@ -72,18 +97,48 @@ def parameters(actor: Actor, verb: str, detail: dict[str, Any]) -> dict[str, Any
     }
 
 
-def write(row: models.Model, actor: Actor, verb: str, /, **detail: Any) -> int:
-    """Appends one entry to the stream of `row` (which has `stream`, `seq`, `head`); its sequence number.
+def without_origin(entry: JournalEntry) -> JournalEntry:
+    """As it is told to who only sees the run: not where its reviewers sit."""
+    if '"origin":' in entry.detail:
+        detail = json.loads(entry.detail)
+        detail.pop("origin", None)
+        entry.detail = values.canonical(detail)
+    return entry
+
+
+def write(row: models.Model, actor: Actor, verb: str, /, **detail: Any) -> None:
+    """Appends one entry to the stream of `row` (which has `stream`, `seq`, `head`).
 
     Call it inside the transaction of what it tells; it takes the row's lock if that is not held yet.
     """
-    meta = row._meta
-    sql = _WRITE.format(table=f'"{meta.db_table}"', pk=f'"{meta.pk.column}"')
+    move(row, actor, verb, {}, **detail)
+
+
+def move(row: models.Model, actor: Actor, verb: str, changes: dict[str, Any], /, **detail: Any) -> None:
+    """`write`, and in the same statement the change it tells of: columns of the stream's row by name, with plain
+    values or `AT`. The row's lock is held, and what it was is known."""
+    sql = _text(type(row), tuple((name, value is AT) for name, value in changes.items()))
     stream = {"stream": row.stream, "id": row.pk}  # type: ignore[attr-defined]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, {**parameters(actor, verb, detail), **stream})
-        seq: int = cursor.fetchone()[0]
-    return seq
+    told = {**parameters(actor, verb, detail), **stream, **_named(changes)}
+
+    def written(found: prepared.Row | None) -> None:
+        assert found is not None, f"{row!r} has no row"
+        points.committing(verb)
+
+    prepared.write(sql, told, then=written)
+
+
+def _named(changes: dict[str, Any]) -> dict[str, Any]:
+    return {f"to_{name}": value for name, value in changes.items() if value is not AT}
+
+
+@cache
+def _text(model: type[models.Model], changes: tuple[tuple[str, bool], ...]) -> str:
+    meta = model._meta
+    places = ((name, "clock.at" if is_time else f"%(to_{name})s") for name, is_time in changes)
+    sets = "".join(f'"{name}" = {place}, ' for name, place in places)
+    assert meta.pk is not None
+    return _WRITE.format(table=f'"{meta.db_table}"', pk=f'"{meta.pk.column}"', changes=sets)
 
 
 def adopt(row: models.Model, entries: list[JournalEntry]) -> Break | None:

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError, close_old_connections, connection
 
 from runs import endings, invocation, lifecycle
+from runs.exceptions import EpochLost
 from runs.lifecycle import Fence
 
 log = structlog.get_logger(__name__)
@@ -54,6 +55,11 @@ class Lease:
     def alive(self) -> bool:
         """Whether nobody else can have taken the run yet, by this process's own clock."""
         return time.monotonic() < self._until
+
+    def require(self) -> None:
+        """Raises EpochLost when somebody else may have the run: before an intent, and again before its call."""
+        if not self.alive():
+            raise EpochLost("this worker's lease may have run out")
 
     def _beat(self) -> None:
         while True:

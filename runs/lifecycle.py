@@ -6,7 +6,7 @@ queue is rung after commit. A worker's writes carry the fence (epoch and token):
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -14,15 +14,24 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F
 
-from runs import agents, journal, queues, statements, values
+from runs import agents, journal, points, prepared, queues, statements, values
 from runs.actors import SYSTEM, Actor
 from runs.clock import Now, now
 from runs.exceptions import EpochLost, KeyReused, LostRace, NotFound, UnknownAllowance
 from runs.models import Allowance, JournalEntry, Run
 from runs.models.snapshot import NAMED, SCHEMA_VERSION
 from runs.states import RunStatus, sources
+
+_LAPSED = prepared.Query(
+    lambda: (
+        Run.objects.select_for_update(skip_locked=True)
+        .filter(pk=prepared.Given("run"))
+        .lapsed(Now())  # type: ignore[arg-type]
+        .order_by()
+    )
+)
+_LOCKED = prepared.Query(lambda: Run.objects.select_for_update().filter(pk=prepared.Given("run")).order_by())
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +171,17 @@ def leave(run: Run, actor: Actor) -> None:
 
 def went_elsewhere(run: Run) -> bool:
     """Whether a run that ended here goes on in another installation: what it did and reserved is that one's."""
-    return run.ended and JournalEntry.objects.of(run.stream).filter(verb="left").exists()
+    return run.ended and left(run)
+
+
+def left(run: Run) -> bool:
+    """The same while it is ending."""
+    return JournalEntry.objects.of(run.stream).filter(verb="left").exists()
 
 
 def lock(run_id: uuid.UUID) -> Run:
     """The run's row, locked until the transaction ends. Raises NotFound."""
-    run = Run.objects.select_for_update().filter(pk=run_id).first()
+    run = _LOCKED.first(run=run_id)
     if run is None:
         raise NotFound(f"there is no run {run_id}")
     return run
@@ -175,7 +189,18 @@ def lock(run_id: uuid.UUID) -> Run:
 
 def lock_fenced(fence: Fence) -> Run:
     """The run's row, locked, if this worker still has it. Raises EpochLost."""
-    run = lock(fence.run)
+    return _fenced(fence, lock(fence.run))
+
+
+def locking_fenced(batch: prepared.Batch, fence: Fence) -> Callable[[], Run]:
+    """The same, asked in a batch: the run when it is called for, which raises EpochLost."""
+    asked = batch.ask(_LOCKED, run=fence.run)
+    return lambda: _fenced(fence, asked.first())
+
+
+def _fenced(fence: Fence, run: Run | None) -> Run:
+    if run is None:
+        raise NotFound(f"there is no run {fence.run}")
     if (run.status, run.epoch, run.token) != (RunStatus.RUNNING, fence.epoch, fence.token):
         raise EpochLost(f"run {fence.run} is not under epoch {fence.epoch} any more")
     return run
@@ -183,59 +208,82 @@ def lock_fenced(fence: Fence) -> Run:
 
 def take(run_id: uuid.UUID, worker: str) -> Fence | None:
     """Takes a queued run. None: not queued, of a version this process does not have, or somebody was first."""
+    with prepared.Batch() as batch:
+        taken = taking(batch, run_id, worker)
+    return taken()
+
+
+def taking(batch: prepared.Batch, run_id: uuid.UUID, worker: str) -> Callable[[], Fence | None]:
+    """The same, and what is asked of the batch after it sees the run as it was taken."""
     token = uuid.uuid4()
-    actor = Actor.worker(worker)
-    row = statements.row(
-        statements.TAKE,
-        {
-            "run": run_id,
-            "token": token,
-            "worker": worker[:100],
-            "lease": settings.LEASE,
-            "versions": [str(made) for made in agents.all_versions()],
-            **journal.parameters(actor, "taken", {}),
-        },
-    )
-    return None if row is None else Fence(run_id, row[0], token, worker)
+    told = {
+        "run": run_id,
+        "token": token,
+        "worker": worker[:100],
+        "lease": settings.LEASE,
+        "versions": [str(made) for made in agents.all_versions()],
+        **journal.parameters(Actor.worker(worker), "taken", {}),
+    }
+    points.reach("before-take")
+    found = batch.row(statements.TAKE, told)
+
+    def taken() -> Fence | None:
+        points.reach("after-take")
+        row = found.first()
+        return None if row is None else Fence(run_id, row[0], token, worker)
+
+    return taken
 
 
 def renew(fence: Fence) -> bool:
     """Prolongs the lease; False when the run is no longer this worker's."""
-    return bool(
-        Run.objects.filter(
-            pk=fence.run, status=RunStatus.RUNNING, epoch=fence.epoch, token=fence.token
-        ).update(lease_until=Now() + timedelta(seconds=settings.LEASE))
-    )
+    points.reach("before-renew")
+    renewed = Run.objects.filter(
+        pk=fence.run, status=RunStatus.RUNNING, epoch=fence.epoch, token=fence.token
+    ).update(lease_until=Now() + timedelta(seconds=settings.LEASE))
+    points.reach("after-renew")
+    return bool(renewed)
 
 
 def park(fence: Fence, wakes: int, *, credentials: Sequence[str] = ()) -> None:
     """Running → suspended, with a snapshot; `credentials` are names for it. Raises LostRace: a release or a stop
     came since `wakes` was read, or the epoch is lost; load again."""
-    with transaction.atomic():
-        row = statements.row(
-            statements.PARK,
-            {
-                **fence.parameters(),
-                "wakes": wakes,
-                "schema_version": SCHEMA_VERSION,
-                "credentials": json.dumps(credentials[:NAMED]),
-                "named": NAMED,
-                **journal.parameters(fence.actor, "suspended", {}),
-            },
-        )
+    row = prepared.row(
+        statements.PARK,
+        {
+            **fence.parameters(),
+            "wakes": wakes,
+            "schema_version": SCHEMA_VERSION,
+            "credentials": json.dumps(credentials[:NAMED]),
+            "named": NAMED,
+            **journal.parameters(fence.actor, "suspended", {}),
+        },
+    )
+    points.committing("suspended")
     if row is None:
         raise LostRace(f"run {fence.run} was woken while it was being parked")
 
 
 def resume(run: Run, actor: Actor) -> bool:
     """Suspended → queued, the one way back for every cause. `run` is locked. False: it was not suspended."""
-    moved = Run.objects.filter(pk=run.pk, status=RunStatus.SUSPENDED, open_holds=0).update(
-        status=RunStatus.QUEUED, suspended_at=None, rung_at=Now(), rings=0, changed_at=Now()
-    )
-    if moved:
-        journal.write(run, actor, "resumed")
-        queues.ring(run.pk)
-    return bool(moved)
+    told = {"run": run.pk, **journal.parameters(actor, "resumed", {})}
+    if prepared.row(statements.RESUME, told) is None:
+        return False
+    points.committing("resumed")
+    queues.ring(run.pk)
+    return True
+
+
+def resume_known(run: Run, actor: Actor) -> None:
+    """`resume` of a run of which is known, under its lock, that it is suspended and nothing holds it."""
+    told = {"run": run.pk, **journal.parameters(actor, "resumed", {})}
+
+    def resumed(row: prepared.Row | None) -> None:
+        assert row is not None, f"run {run.pk} was not what it was under its lock"
+        points.committing("resumed")
+
+    prepared.write(statements.RESUME, told, then=resumed)
+    queues.ring(run.pk)
 
 
 def hand_back(fence: Fence, why: str) -> None:
@@ -253,7 +301,7 @@ def recover(run_id: uuid.UUID) -> bool:
     kills its workers does not take them all. False: the lease was renewed, or somebody else did it.
     """
     with transaction.atomic():
-        run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id).lapsed(Now()).first()  # type: ignore[arg-type]
+        run = _LAPSED.first(run=run_id)
         if run is None:
             return False
         again = run.recoveries + 1
@@ -274,34 +322,35 @@ def interrupt(run: Run, actor: Actor, why: str) -> None:
 
 
 def _requeue(run: Run, actor: Actor, verb: str, why: str, *, recoveries: int = 0, rings: int = 0) -> None:
-    Run.objects.filter(pk=run.pk, status=RunStatus.RUNNING).update(
-        status=RunStatus.QUEUED,
-        epoch=F("epoch") + 1,
-        token=None,
-        lease_until=None,
-        wakes=F("wakes") + 1,
-        rung_at=Now(),
-        rings=rings,
-        recoveries=recoveries,
-        changed_at=Now(),
-    )
-    journal.write(run, actor, verb, why=why)
+    """`run` is locked and running."""
+    changes = {
+        "status": str(RunStatus.QUEUED),
+        "epoch": run.epoch + 1,
+        "token": None,
+        "lease_until": None,
+        "wakes": run.wakes + 1,
+        "rung_at": journal.AT,
+        "rings": rings,
+        "recoveries": recoveries,
+        "changed_at": journal.AT,
+    }
+    journal.move(run, actor, verb, changes, why=why)
 
 
 def finish(fence: Fence, status: RunStatus, *, result: str | None = None, error: str | None = None) -> bool:
     """Running → succeeded or failed, in one statement. False: a hold or a stop stands in the way, or the
     epoch is lost; `endings` takes the long way then."""
-    with transaction.atomic():
-        row = statements.row(
-            statements.FINISH,
-            {
-                **fence.parameters(),
-                "status": str(status),
-                "result": result,
-                "error": error,
-                **journal.parameters(fence.actor, str(status), {}),
-            },
-        )
+    row = prepared.row(
+        statements.FINISH,
+        {
+            **fence.parameters(),
+            "status": str(status),
+            "result": result,
+            "error": error,
+            **journal.parameters(fence.actor, str(status), {}),
+        },
+    )
+    points.committing("finish")
     return row is not None
 
 

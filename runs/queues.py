@@ -19,6 +19,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from rq import Queue, worker_registration
 
+from runs import points
+
 NAME = "default"
 ANSWER_WITHIN = 0.5  # seconds a caller's command may take
 DEAF_FOR = 1.0  # seconds without further tries after a time-out
@@ -96,6 +98,7 @@ def _push(function_path: str, ids: tuple[str, ...]) -> None:
             ids,
         )
         return
+    points.reach("before-ring")
     try:
         with _bell().connection.pipeline() as pipeline:
             _bell().enqueue_call(
@@ -107,6 +110,7 @@ def _push(function_path: str, ids: tuple[str, ...]) -> None:
                 pipeline=pipeline,
             )
             pipeline.execute()
+        points.reach("after-ring")
     except redis.RedisError as error:
         _missed(error, f"{function_path}{ids} was not rung")
 

@@ -15,7 +15,10 @@ from runs.exceptions import RunsError
 from runs.journal import Break
 from runs.models import Run, Snapshot
 from runs.models.snapshot import SCHEMA_VERSION
+from runs.prepared import Given, Query
 from runs.replay import Entry
+
+LAST = Query(lambda: Snapshot.objects.filter(run=Given("run")).order_by("-number")[:1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,8 @@ def chained(entries: Iterable[Entry], count: int) -> bytes:
     return head
 
 
-def check(run: Run, entries: list[Entry]) -> Mismatch | None:
-    """The first difference between the run's last snapshot and what is stored now."""
-    last = Snapshot.objects.filter(run=run).order_by("-number").first()
+def check(run: Run, entries: list[Entry], last: Snapshot | None) -> Mismatch | None:
+    """The first difference between the run's last snapshot (None: it never stopped) and what is stored now."""
     if last is None:
         return None
     if last.schema_version > SCHEMA_VERSION:

@@ -1,33 +1,33 @@
-"""The five hand-written statements of the hot path, and nothing else.
+"""The hand-written statements of the hot path, and nothing else.
 
-Take, boundary, park, finish and release are one round trip each because the number of statements decides
+Take, boundary, park, resume, finish and release are one round trip each because the number of statements decides
 what a step costs. Each is executed by the one room whose verb it is. They are prepared by the server
-(`prepare=True`: Django switches preparing off). Parts of a statement are keyed by constants plus
+(`prepared`: Django switches preparing off). Parts of a statement are keyed by constants plus
 `EXISTS (SELECT FROM fence)`, never joined to `fence`: the join scans an index across all runs.
 """
-
-from typing import Any, LiteralString
-
-import psycopg
-from django.db import connection
 
 from runs import journal
 
 _RUN = "'run:' || runs_run.id"
 _ADVANCE = journal.ADVANCE.format(name=_RUN)
-_RETURNING = f"RETURNING {_RUN} AS name, runs_run.seq, runs_run.head, clock.at"
+_STREAM = f"{_RUN} AS name, runs_run.seq, runs_run.head"
+_RETURNING = f"RETURNING {_STREAM}, clock.at"
 # `|| ''` keeps the planner from the partial indexes of `status`: they churn, and it would read them whole.
 _FENCE = (
     "runs_run.id = %(run)s AND runs_run.status || '' = 'running'"
     " AND runs_run.epoch = %(epoch)s AND runs_run.token = %(token)s"
 )
 
+# Its commit does not wait for the disk. Nothing outside hangs on it: what a crash of the server takes away is a run
+# that is taken, or parked, once more, and any later commit that is waited for brings it along.
+_UNSYNCED = "(SELECT set_config('synchronous_commit', 'off', true)) AS unsynced"
+
 TAKE = f"""
 WITH {journal.CLOCK}, stream AS (
   UPDATE runs_run SET status = 'running', epoch = epoch + 1, token = %(token)s, taken_by = %(worker)s,
     lease_until = clock.at + make_interval(secs => %(lease)s), suspended_at = NULL,
     started_at = coalesce(started_at, clock.at), changed_at = clock.at, {_ADVANCE}
-  FROM clock
+  FROM clock, {_UNSYNCED}
   WHERE runs_run.id = %(run)s AND status || '' = 'queued' AND agent || '@' || agent_version = ANY(%(versions)s)
   {_RETURNING}, epoch), entry AS ({journal.APPEND})
 SELECT epoch FROM stream
@@ -81,13 +81,17 @@ _AGAIN = f""", intent AS (
 _NOTHING = ", {} AS (SELECT 1 WHERE false)"
 
 
-def _boundary(receipt: str, intent: str) -> str:
+def _boundary(receipt: str, intent: str, *, journalled: bool = False) -> str:
     settling = _SETTLING if receipt else ""
+    advance, stream = (f", {_ADVANCE}", f", {_STREAM}") if journalled else ("", "")
+    entry = (
+        f", entry AS ({journal.APPEND.replace('FROM stream', 'FROM fence AS stream')})" if journalled else ""
+    )
     return f"""
 WITH {journal.CLOCK}, fence AS (
-  UPDATE runs_run SET {settling} changed_at = clock.at FROM clock WHERE {_FENCE}
-  RETURNING position, open_holds, stop_requested IS NOT NULL AS stopping, wakes, clock.at)
-{receipt or _NOTHING.format("receipt")}{intent or _NOTHING.format("intent")}
+  UPDATE runs_run SET {settling} changed_at = clock.at{advance} FROM clock WHERE {_FENCE}
+  RETURNING position, open_holds, stop_requested IS NOT NULL AS stopping, wakes, clock.at{stream})
+{receipt or _NOTHING.format("receipt")}{intent or _NOTHING.format("intent")}{entry}
 SELECT open_holds, stopping, wakes, (SELECT count(*) FROM receipt), (SELECT count(*) FROM intent) FROM fence
 """
 
@@ -99,11 +103,14 @@ BOUNDARY = {
     for starts, intent in (("", ""), ("row", _AGAIN), ("new", _INTENT))
 }
 
+#: The intent of a call that waited, with its entry in the run's journal.
+DISPATCH = _boundary("", _AGAIN, journalled=True)
+
 PARK = f"""
 WITH {journal.CLOCK}, stream AS (
   UPDATE runs_run SET status = 'suspended', lease_until = NULL, token = NULL, suspended_at = clock.at,
     snapshots_taken = snapshots_taken + 1, changed_at = clock.at, {_ADVANCE}
-  FROM clock WHERE {_FENCE} AND wakes = %(wakes)s AND stop_requested IS NULL
+  FROM clock, {_UNSYNCED} WHERE {_FENCE} AND wakes = %(wakes)s AND stop_requested IS NULL
   {_RETURNING}, snapshots_taken, epoch, position, record, agent, agent_version, code_digest, metered),
 entry AS ({journal.APPEND})
 INSERT INTO runs_snapshot (run_id, number, schema_version, taken_at, epoch, steps, record, attempted, effects,
@@ -131,6 +138,15 @@ FROM stream s, LATERAL (
 RETURNING number
 """
 
+RESUME = f"""
+WITH {journal.CLOCK}, stream AS (
+  UPDATE runs_run SET status = 'queued', suspended_at = NULL, rung_at = clock.at, rings = 0, changed_at = clock.at,
+    {_ADVANCE}
+  FROM clock WHERE runs_run.id = %(run)s AND runs_run.status || '' = 'suspended' AND open_holds = 0
+  {_RETURNING}), entry AS ({journal.APPEND})
+SELECT 1 FROM stream
+"""
+
 FINISH = f"""
 WITH {journal.CLOCK}, stream AS (
   UPDATE runs_run SET status = %(status)s, result = %(result)s, error = %(error)s, ended_at = clock.at,
@@ -156,12 +172,3 @@ stream AS (
   {_RETURNING}, open_holds, wakes), entry AS ({journal.APPEND})
 SELECT open_holds, wakes, at FROM stream
 """
-
-
-def row(sql: LiteralString, params: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Executes one statement, prepared; its first row, or None when a guard said no."""
-    connection.ensure_connection()
-    with connection.wrap_database_errors:
-        cursor = psycopg.Cursor(connection.connection)
-        cursor.execute(sql, params, prepare=True)
-        return cursor.fetchone()

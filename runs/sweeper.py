@@ -23,6 +23,7 @@ from psycopg.errors import LockNotAvailable
 
 from runs import (
     allowance,
+    checkpoints,
     children,
     claims,
     clock,
@@ -33,6 +34,7 @@ from runs import (
     endings,
     holds,
     lifecycle,
+    points,
     queues,
     versions,
 )
@@ -43,9 +45,14 @@ from runs.states import ENDED, Cause, ClaimState, RunStatus
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 500
+#: A pass that did so many items may have left some.
+MANY = 100
 #: Seconds a sweeper waits for a row that somebody else has. Whoever is frozen in a transaction, as a machine that
 #: is moved can be, holds up this one item, and none of the others.
 LOCK_TIMEOUT = 1.0
+#: So many suspended runs a pass are looked at for whether anything still holds them.
+LOOKED_AT = 2000
+_looked_from: datetime | None = None  # where the next pass goes on; None: at the start
 #: While so many jobs wait, queued runs are not rung again: they are due to be taken anyway.
 QUEUE_FULL = 2000
 
@@ -81,8 +88,11 @@ def sweep() -> dict[str, int]:
 
 
 def _act(verb: Verb, item: Any) -> bool:
+    points.reach("before-act")
     try:
-        return verb.act(item)
+        done = verb.act(item)
+        points.reach("after-act")
+        return done
     except Exception as error:
         if isinstance(error.__cause__, LockNotAvailable):
             log.info("sweep_item_locked", verb=verb.name, item=str(item))
@@ -93,7 +103,7 @@ def _act(verb: Verb, item: Any) -> bool:
 
 
 def loop() -> None:
-    """Passes every SWEEP_EVERY seconds until SIGTERM or SIGINT."""
+    """Passes every SWEEP_EVERY seconds, at once after one that did much, until SIGTERM or SIGINT."""
     stop = threading.Event()
 
     def ask_to_stop(signum: int, frame: FrameType | None) -> None:
@@ -107,7 +117,8 @@ def loop() -> None:
         close_old_connections()
         if done := sweep():
             log.info("swept", **done)
-        stop.wait(settings.SWEEP_EVERY)
+        if sum(done.values()) < MANY:
+            stop.wait(settings.SWEEP_EVERY)
 
 
 def _wait_shortly(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
@@ -153,8 +164,22 @@ def _lapsed(now: datetime) -> Iterable[Any]:
 
 
 def _unheld(now: datetime) -> Iterable[Any]:
+    """Suspended with nothing holding them: somebody died between release and resume, or a row was taken away.
+
+    No row tells of these, so the suspended ones are looked through: a part a pass, those that have stood longest
+    first, and from the start again after the last. A pass costs the same however many stand still."""
+    global _looked_from
     settled = now - timedelta(seconds=settings.SWEEP_EVERY)
-    return Run.objects.unheld().filter(suspended_at__lt=settled).values_list("pk", flat=True)[:AT_ONCE]
+    suspended = Run.objects.filter(status=RunStatus.SUSPENDED, suspended_at__lt=settled)
+    rest = suspended if _looked_from is None else suspended.filter(suspended_at__gte=_looked_from)
+    ends = rest.order_by("suspended_at").values_list("suspended_at", flat=True)
+    upto = next(iter(ends[LOOKED_AT : LOOKED_AT + 1]), None)
+    if upto == _looked_from:  # the last part; or all of one moment, which has no parts
+        upto = None
+    part = rest if upto is None else rest.filter(suspended_at__lt=upto)
+    _looked_from = upto
+    held = Hold.objects.open().filter(run=OuterRef("pk"))
+    return part.filter(~Exists(held)).order_by("suspended_at").values_list("pk", flat=True)[:AT_ONCE]
 
 
 def _resume_unheld(run_id: Any) -> bool:
@@ -243,4 +268,5 @@ register(
 register(
     "credentials_back", lambda now: credentials.forgotten(), lambda it: bool(credentials.release_waiting(it))
 )
+register("checkpoint", checkpoints.due, checkpoints.write)
 register("expire_runs", _long_suspended, lambda run_id: endings.expire(run_id, settings.MAX_SUSPENDED))

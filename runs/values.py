@@ -149,8 +149,10 @@ def _check_text(text: str, path: str) -> None:
         raise BadValue(path, str(text))
     if "\x00" in text:
         raise BadValue(path, "contains the character NUL (U+0000), which cannot be stored")
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise BadValue(path, "contains half of a surrogate pair, which is not a character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadValue(path, "contains half of a surrogate pair, which is not a character") from None
 
 
 def canonical(value: Any) -> str:

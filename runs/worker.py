@@ -10,6 +10,7 @@ SIGALRM belongs to the loop: RQ's death penalty is off. How a worker stops: `shu
 
 import contextlib
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -138,6 +139,7 @@ class Worker(rq.Worker):
         """All code is imported here, so that a new horse is ready as soon as it is forked."""
         agents.load()
         autodiscover_modules("jobs")
+        gc.freeze()  # what stays is not looked at again, and not copied by being looked at
         self._horse = Horse()  # before RQ starts its thread for commands
         super().bootstrap(*args, **kwargs)
 

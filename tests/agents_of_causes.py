@@ -97,38 +97,44 @@ def remark(text: str) -> str:
     return f"said {text}"
 
 
-@tool(effect=True, refuses=(TurnedDown,), estimate={"tokens": ESTIMATE}, timeout=LIMIT)
+@tool(
+    effect=True,
+    consequence="It is done at once.",
+    refuses=(TurnedDown,),
+    estimate={"tokens": ESTIMATE},
+    timeout=LIMIT,
+)
 def act(context: ToolContext, n: int) -> str:
     """Acts; nobody can tell afterwards whether it did."""
     return _acted(context, "act", n)
 
 
-@tool(effect=True, timeout=LIMIT)
+@tool(effect=True, consequence="It is done at once.", timeout=LIMIT)
 def act_approved(context: ToolContext, n: int) -> str:
     """Acts when a person agrees."""
     return _acted(context, "act_approved", n)
 
 
-@tool(effect=True, depends_on=[SERVICE])
+@tool(effect=True, consequence="It is done at once.", depends_on=[SERVICE])
 def act_there(context: ToolContext, n: int) -> str:
     """Acts at the warehouse."""
     return _acted(context, "act_there", n)
 
 
-@tool(effect=True, credentials=[SECRET])
+@tool(effect=True, consequence="It is done at once.", credentials=[SECRET])
 def act_signed(context: ToolContext, n: int) -> str:
     """Acts with the vault's key."""
     assert context.credential(SECRET) == KEY
     return _acted(context, "act_signed", n)
 
 
-@tool(effect=True, verify=find, timeout=LIMIT)
+@tool(effect=True, consequence="It is done at once.", verify=find, timeout=LIMIT)
 def act_checked(context: ToolContext, n: int) -> str:
     """Acts, and whether it did can be looked up."""
     return _acted(context, "act_checked", n)
 
 
-@tool(effect=True, idempotent=True, timeout=LIMIT, backoff=0.2)
+@tool(effect=True, consequence="It is done at once.", idempotent=True, timeout=LIMIT, backoff=0.2)
 def act_keyed(context: ToolContext, n: int) -> str:
     """Acts, under a key that is honoured."""
     return _acted(context, "act_keyed", n)

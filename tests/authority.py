@@ -6,6 +6,7 @@ answer of a released approval hold, so that every process sees it.
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from runs import gate, values
@@ -13,6 +14,7 @@ from runs.exceptions import PermitRefused
 from runs.gate import Permit, Proposal, Verdict
 from runs.models import Run, Step
 from runs.models.fact import Moment
+from runs.prepared import Batch
 from runs.states import Cause
 
 RULES = "TEST_RULES"
@@ -23,6 +25,12 @@ class Authority:
         rules: dict[str, Any] = json.loads(os.environ.get(RULES, "{}"))
         expires_in = rules.get("expires_in")
         return Verdict(rules.get(proposal.call.tool.name, "allow"), "test", "the test says so", expires_in)
+
+    def foresee(self, batch: Batch, terms: Any) -> Callable[[], Any]:
+        return lambda: None
+
+    def permitting(self, batch: Batch, step: int) -> Callable[[], Permit | None]:
+        return lambda: self.permit(Step.objects.get(pk=step))
 
     def permit(self, step: Step) -> Permit | None:
         last = step.holds.filter(cause=Cause.APPROVAL).order_by("released_at").last()
@@ -38,8 +46,8 @@ class Authority:
         decision = {"verb": verb, "by": said.get("by", ""), "note": said.get("note", "")}
         return Permit(str(last.pk), sent, edited is not None, values.digest(sent), facts, decision)
 
-    def consume(self, run: Run, step: Step, permit: Permit, verdict: Verdict) -> None:
-        if Step.objects.filter(permit=permit.ref).exists():
+    def consume(self, proposal: Proposal, step: Step, permit: Permit, verdict: Verdict) -> None:
+        if step.permit == permit.ref or Step.objects.filter(permit=permit.ref).exclude(pk=step.pk).exists():
             raise PermitRefused("used", "this approval was used before")
 
     def give_back(self, run: Run, step: Step) -> None:

@@ -7,11 +7,15 @@ REDIS_URL. Processes that tests start get `child_env`, so that they see the test
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+from tests import layers
 
 ROOT = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -25,13 +29,18 @@ pytest.register_assert_rewrite("tests.stack", "tests.visitors")
 # Playwright runs an event loop in the test's thread, and Django would refuse the database there.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
+# How long one example takes says what else the machine is doing.
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("untimed")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     missing = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
-    if missing and not config.option.help:
+    if missing and not config.option.help and config.option.markexpr != "unit":
         raise pytest.UsageError(
             f"{' and '.join(missing)} not set: use ./run test, which starts its own engines."
         )
+    config.pluginmanager.register(layers)
     _apart(os.environ.get("PYTEST_XDIST_WORKER", ""))
 
 
@@ -110,3 +119,20 @@ def _empty_queue(request: pytest.FixtureRequest) -> Iterator[None]:
         with redis.Redis.from_url(settings.REDIS_URL) as queue:
             if jobs := list(queue.scan_iter("rq:*")):
                 queue.delete(*jobs)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the crash points came to: `tests/crashes/test_every_point.py` records a line a test."""
+    reports = [r for found in ("passed", "failed") for r in terminalreporter.stats.get(found, [])]
+    lines = [told for report in reports for name, told in report.user_properties if name == "crash_points"]
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for told in lines:
+        counts = {name: count for name, count in told.items() if name not in ("scene", "how")}
+        sums.setdefault((told["how"], told["scene"]), Counter()).update(counts)
+    if sums:
+        names = list(next(iter(sums.values())))
+        terminalreporter.section("crash points")
+        terminalreporter.write_line(f"{'':28}" + "".join(f"{name:>10}" for name in names))
+        for (how, scene), counts in sorted(sums.items()):
+            row = "".join(f"{counts[name]:>10}" for name in names)
+            terminalreporter.write_line(f"{how + ': ' + scene:28}{row}")

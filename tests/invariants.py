@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from runs import clock, effects, journal, redaction, snapshots, sweeper, values
+from runs import clock, effects, journal, lifecycle, redaction, snapshots, sweeper, values
 from runs.lease import lease
 from runs.models import Allowance, Credential, Dependency, Hold, JournalEntry, Run, Step
 from runs.states import ENDED, Cause, ClaimState, EffectState, RunStatus, StepStatus
@@ -168,6 +168,9 @@ def _ended(run: Run, steps: list[Step], holds: list[Hold]) -> Iterator[str]:
     for step in steps:
         if step.effect == EffectState.DISPATCHED:
             yield f"10: ended, and step {step.index} is still dispatched, neither settled nor in doubt"
+        open_still = step.effect == EffectState.IN_DOUBT and step.compensated_by_id is None
+        if open_still and effects.from_evidence(step) and not lifecycle.went_elsewhere(run):
+            yield f"10: ended, and step {step.index} is in doubt although what came of it is known"
         yield from _claim_found(run, step)
 
 

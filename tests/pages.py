@@ -1,11 +1,14 @@
 """What tests of pages share: people by their groups, their browsers, and what no page of ours may contain."""
 
+import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.http import HttpResponse
 from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
 
 POLICY = {
     "default-src 'none'",
@@ -39,6 +42,22 @@ def browser(who: User) -> Client:
 
 def directives(response: HttpResponse) -> set[str]:
     return {part.strip() for part in response.headers["Content-Security-Policy"].split(";")}
+
+
+def addresses(known: dict[str, str]) -> Iterator[str]:
+    """Every address of the URLconf, its parts filled with what is known."""
+
+    def walk(patterns: list[URLPattern | URLResolver], before: str) -> Iterator[str]:
+        for found in patterns:
+            part = re.sub(r"^\^|\\Z$|\$$|\\", "", str(found.pattern))
+            part = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", r"<\1>", part)
+            if isinstance(found, URLResolver):
+                yield from walk(found.url_patterns, before + part)
+            else:
+                yield before + re.sub(r"<(?:\w+:)?(\w+)>", lambda m: known.get(m[1], "1"), part)
+
+    for path in walk(get_resolver().url_patterns, "/"):
+        yield re.sub(r"\(.*?\)\??|\?$", "", path)
 
 
 class _Page(HTMLParser):

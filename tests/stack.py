@@ -34,6 +34,7 @@ from config.children import Spec
 from examples import demo
 from examples.gateway.running import RunningGateway
 from runs import clock
+from tests.full import database_full
 from tests.runs.own_valkey import Valkey
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -250,10 +251,10 @@ class Stack:
     # -- Database and queue --------------------------------------------------------
 
     @contextlib.contextmanager
-    def _server(self) -> Iterator[psycopg.Connection[Any]]:
+    def _server(self, database: str = "postgres") -> Iterator[psycopg.Connection[Any]]:
         parts = connection.get_connection_params()
         kept = {name: parts[name] for name in ("host", "port", "user", "password") if parts.get(name)}
-        with psycopg.connect(**kept, dbname="postgres", autocommit=True) as server:
+        with psycopg.connect(**kept, dbname=database, autocommit=True) as server:
             yield server
 
     def _create_database(self) -> None:
@@ -264,6 +265,12 @@ class Stack:
     def _drop_database(self) -> None:
         with self._server() as server:
             server.execute(f'DROP DATABASE IF EXISTS "{self.database}" WITH (FORCE)')
+
+    @contextlib.contextmanager
+    def full(self) -> Iterator[None]:
+        """While it lasts, its database has no room for another row."""
+        with self._server(self.database) as server, database_full(server):
+            yield
 
     def end_backends(self) -> int:
         """Ends every connection to the database, as a failover does. How many there were."""

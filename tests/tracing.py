@@ -20,8 +20,8 @@ FILE = "TEST_TRACE"
 WATCHED: dict[CodeType, str] = {
     function.__code__: name
     for name, function in {
-        "take": lifecycle.take,
-        "load": Drive.load.__func__,  # type: ignore[attr-defined]
+        "take": lifecycle.taking,
+        "load": Drive.first.__func__,  # type: ignore[attr-defined]
         "check": snapshots.check,
         "advance": replay.Conversation.advance,
         "outcome": replay.outcome,
@@ -35,7 +35,7 @@ WATCHED: dict[CodeType, str] = {
         "resume": lifecycle.resume,
         "finish": endings.finish,
     }.items()
-}
+} | {lifecycle.resume_known.__code__: "resume"}
 
 
 def start(file: Path) -> None:

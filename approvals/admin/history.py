@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from approvals.models import Decision, Notification, Permit, Request, Revision
 from approvals.policies import TIERS
+from approvals.presentation import quorum
 from runs.admin import looking
 from runs.models import JournalEntry, Run
 
@@ -126,6 +127,10 @@ class DecisionAdmin(OfRequest):
         ("By whom", ("person_name", "person_id", "door", "made_at")),
         ("What they saw", ("digest", "id")),
     )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Decision]:
+        """Where reviewers do not see each other, who reads here may be one who has yet to decide."""
+        return quorum.told(super().get_queryset(request), str(request.user.pk))
 
     said = looking.pill("verb", "Decision")
     made = looking.moment("made_at", "Made")

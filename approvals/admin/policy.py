@@ -52,6 +52,9 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg]
             "decide_within",
             "consume_within",
             "undo_window",
+            "blind",
+            "bulk_ok",
+            "fixed_because",
         )
         widgets = {"expression": forms.Textarea(attrs=CODE)}
 

@@ -1,6 +1,7 @@
 """What a decision is made from: what a person says, and what it meets under the locks."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from approvals import rights
 from approvals.models import Decision, Request, Revision
 from runs.actors import Actor
 from runs.models import Hold, Run
+from runs.prepared import Row
 
 MAX_REASON = 4000
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -21,7 +23,8 @@ NONCE = re.compile(r"[\w-]{1,64}", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a person says. `digest` is the view digest they saw. `edit` is canonical JSON of the arguments
-    to run instead; `answer` parsed JSON for a question; `seen` the changed facts they ticked."""
+    to run instead; `answer` parsed JSON for a question; `seen` the changed facts they ticked; `basis` their
+    answers to the basis questions by id; `session` says in which session they showed again who they are."""
 
     verb: str
     digest: str
@@ -29,6 +32,8 @@ class Choice:
     answer: Any = None
     edit: str | None = None
     seen: frozenset[str] = frozenset()
+    basis: Mapping[str, str] = field(default_factory=dict)
+    session: str = ""
     nonce: str = ""
     door: str = "page"
 
@@ -56,7 +61,10 @@ class Case:
     revision: Revision
     at: datetime
     given: list[Decision]
+    waiting: list[Row]  # the run's pending calls, each with how many holds it has
     actor: Actor = field(init=False)
+    basis: list[dict[str, str]] = field(default_factory=list)
+    step_up: str = ""
 
     def __post_init__(self) -> None:
         self.actor = rights.actor(self.person, self.choice.door)
@@ -64,4 +72,14 @@ class Case:
     @property
     def mine(self) -> list[Decision]:
         """What this person said of the request before, oldest first."""
+        return [made for made in self.all_mine if not made.taken_back]
+
+    @property
+    def all_mine(self) -> list[Any]:
+        """Likewise, with what was taken back."""
         return [made for made in self.given if made.person_id == str(self.person.pk)]
+
+    @property
+    def nth(self) -> int:
+        """How many of theirs on the standing revision were taken back."""
+        return sum(made.taken_back for made in self.all_mine if made.revision_id == self.revision.pk)

@@ -1,6 +1,7 @@
 """What must be true of a decision, in the order of `DESIGN.md`; each check raises the answer it gives."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 from approvals import answers, looks, requests, reviewers
@@ -10,23 +11,26 @@ from approvals.models import Request
 from approvals.states import PENDING, RequestKind, RequestState, Verb
 from runs import values
 from runs.exceptions import BadValue
-from runs.models import FactReading
+from runs.models import FactReading, Run
 
 
 def require_open(case: Case) -> None:
-    request = case.request
-    if request.state in PENDING:
-        if asked := case.run.stop_requested:
-            by = asked["by"]["name"] if asked["by"]["kind"] in requests.BY_NAME else ""
-            raise Closed("cancelled", asked["why"] or "The run is being cancelled.", by=by, at=case.at)
-        if request.decide_by is not None and request.decide_by <= case.at:
-            raise Closed("expired", "It expired before a decision.", at=request.decide_by)
-        for mine in case.mine:
-            if mine.revision_id == case.revision.pk:
-                said = "You decided it before."
-                raise Closed("decided", said, by=mine.person_name, at=mine.made_at, verb=mine.verb)
-        return
-    raise closed(request)
+    require_pending(case.request, case.run, case.at)
+    for mine in case.mine:
+        if mine.revision_id == case.revision.pk:
+            said = "You decided it before."
+            raise Closed("decided", said, by=mine.person_name, at=mine.made_at, verb=mine.verb)
+
+
+def require_pending(request: Request, run: Run, at: datetime) -> None:
+    """Something can still be said of it. Raises Closed."""
+    if request.state not in PENDING:
+        raise closed(request)
+    if asked := run.stop_requested:
+        by = asked["by"]["name"] if asked["by"]["kind"] in requests.BY_NAME else ""
+        raise Closed("cancelled", asked["why"] or "The run is being cancelled.", by=by, at=at)
+    if request.decide_by is not None and request.decide_by <= at:
+        raise Closed("expired", "It expired before a decision.", at=request.decide_by)
 
 
 def closed(request: Request) -> Closed:
@@ -37,7 +41,7 @@ def closed(request: Request) -> Closed:
         RequestState.CONSUMED,
         RequestState.REJECTED,
     ):
-        last = request.decisions.order_by("made_at").last()
+        last = request.decisions.standing().order_by("made_at").last()
         if last is not None:
             said = f"{last.person_name} decided it first."
             return Closed("decided", said, by=last.person_name, at=last.made_at, verb=last.verb)
@@ -110,3 +114,17 @@ def require_facts(case: Case, readings: list[FactReading]) -> None:
     unseen = [m for m in moved if m["kind"] == "material" and m["name"] not in case.choice.seen]
     if unseen:
         raise Unfit({f"ack-{m['name']}": f"Tick that you have seen: {looks.sentence(m)}" for m in unseen})
+
+
+def words(text: str, field: str, *, needed: str = "Write something.", most: int = MAX_REASON) -> str:
+    """A text as it is kept. Raises Unfit."""
+    kept = text.replace("\r\n", "\n").strip()
+    if not kept and needed:
+        raise Unfit({field: needed})
+    if len(kept) > most:
+        raise Unfit({field: f"{len(kept):,} characters; at most {most:,}."})
+    try:
+        values.check(kept)
+    except BadValue as error:
+        raise Unfit({field: error.message}) from None
+    return kept

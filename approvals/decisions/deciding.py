@@ -2,22 +2,47 @@
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F, Subquery
 
 from approvals import looks, notifications, requests, reviewers, rights
-from approvals.decisions import checks, editing, effect
+from approvals.decisions import care, checks, editing, effect
 from approvals.decisions.case import DIGEST, NONCE, OTHERS, Case, Choice, Decided
-from approvals.exceptions import ApprovalsError, DigestMissing, NotVisible
-from approvals.models import Decision, Request
+from approvals.exceptions import ApprovalsError, DigestMissing, NotVisible, Unchecked
+from approvals.models import Decision, Request, Revision
 from approvals.policies import Judgement
 from approvals.states import RequestState, Verb
-from runs import holds, journal, lifecycle, values
+from runs import holds, journal, prepared, values
 from runs.actors import SYSTEM
-from runs.clock import Now, now
+from runs.clock import Now
 from runs.exceptions import BadValue
-from runs.models import FactReading
+from runs.models import FactReading, Run, Step
+from runs.prepared import Batch, Given, Query, Rows
+
+_RUN_OF = Request.objects.filter(ref=Given("ref")).order_by().values("run")
+_RUN = Query(lambda: Run.objects.select_for_update().filter(pk=Subquery(_RUN_OF)).order_by())
+_REQUEST = Query(
+    lambda: (
+        Request.objects.select_for_update(of=("self",))
+        .select_related("hold", "group")
+        .filter(ref=Given("ref"))
+        .order_by()
+    )
+)
+_GIVEN = Query(lambda: Decision.objects.filter(request__ref=Given("ref")).with_undone().order_by("made_at"))
+_WAITING = Rows(
+    lambda: Step.objects.filter(run=Subquery(_RUN_OF)).pending().order_by().values_list("pk", "open_holds")
+)
+_STANDING = Query(
+    lambda: (
+        Revision.objects.filter(request__ref=Given("ref"), number=F("request__number"))
+        .annotate(at=Now())
+        .order_by()
+    )
+)
 
 
 def decide(ref: str, *, person: User, choice: Choice) -> Decided:
@@ -31,8 +56,8 @@ def decide(ref: str, *, person: User, choice: Choice) -> Decided:
     try:
         with transaction.atomic():
             return _decide(ref, person, choice)
-    except NotVisible:
-        raise  # who may not see it leaves no trace in it
+    except (NotVisible, Unchecked):
+        raise  # who may not see it leaves no trace in it; the check page is a step on the way, no refusal
     except ApprovalsError as refused:
         _journal_refusal(ref, person, choice, refused)
         raise
@@ -70,30 +95,39 @@ def _decide(ref: str, person: User, choice: Choice) -> Decided:
         _accept_unreadable(case, readings)
     if choice.edit is not None and choice.edit != case.revision.arguments:
         return _edit(case, choice.edit)
-    return _record(case)
+    return _record_with_care(case)
 
 
 def _load(ref: str, person: User, choice: Choice) -> Case:
     """Locks the run, then the request, then reads the rest."""
-    found = Request.objects.filter(ref=ref).values_list("run_id", flat=True).first()
-    if found is None:
+    with Batch() as batch:
+        locked = batch.ask(_RUN, ref=ref), batch.ask(_REQUEST, ref=ref)
+        people, given, revision, waiting = (
+            batch.ask(reviewers.FRESH, person=person.pk),
+            batch.ask(_GIVEN, ref=ref),
+            batch.ask(_STANDING, ref=ref),
+            batch.ask(_WAITING, ref=ref),
+        )
+    run, request, fresh = locked[0].first(), locked[1].first(), people.first()
+    if run is None or request is None or fresh is None:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
-    run = lifecycle.lock(found)
-    locked = Request.objects.select_for_update(of=("self",))
-    request = locked.select_related("step", "group", "hold").get(ref=ref)
     request.run = run
-    fresh = User.objects.get(pk=person.pk)
     if not reviewers.eligibility(fresh, request).sees:
         raise NotVisible("It doesn't exist, or isn't assigned to you.")
     if not choice.digest:
         raise DigestMissing("The decision does not say what it is about (view_digest is missing).")
-    given = list(request.decisions.order_by("made_at"))
-    return Case(request, run, request.hold, fresh, choice, request.revision, now(), given)
+    standing: Any = revision.one()
+    standing.request = request
+    return Case(request, run, request.hold, fresh, choice, standing, standing.at, given.all(), waiting.all())
 
 
 def _made_before(case: Case) -> Decided | None:
     digest, nonce = case.choice.digest, case.choice.nonce
-    same = [made for made in case.mine if made.digest == digest or (nonce and made.nonce == nonce)]
+    same = [
+        made
+        for made in case.all_mine
+        if (made.digest == digest and not made.taken_back) or (nonce and made.nonce == nonce)
+    ]
     made = same[-1] if same else None
     if made is None and _proposed_before(case):
         return Decided(case.request, None, again=True, waits_for=OTHERS)
@@ -149,7 +183,7 @@ def _edit(case: Case, arguments: str) -> Decided:
     """The next revision, with this person as its author, and their approval of it if it may count."""
     text, judgement = editing.check_edit(case.request, case.revision, arguments)
     if text == case.revision.arguments:
-        return _record(case)
+        return _record_with_care(case)
     case.revision = requests.revise(
         case.request,
         arguments=text,
@@ -166,15 +200,21 @@ def _edit(case: Case, arguments: str) -> Decided:
     if not allowed.decides or reviewers.is_author(case.person, case.revision):
         notifications.announce(case.request, "changed")
         return Decided(case.request, None, waits_for=OTHERS)
-    decided = _record(case)
+    decided = _record_with_care(case)
     if decided.waits_for:
         notifications.announce(case.request, "changed")
     return decided
 
 
+def _record_with_care(case: Case) -> Decided:
+    if case.choice.verb == Verb.APPROVE:
+        care.require(case)
+    return _record(case)
+
+
 def _record(case: Case) -> Decided:
     choice = case.choice
-    decision = Decision.objects.create(
+    decision = Decision(
         request=case.request,
         revision=case.revision,
         person_id=str(case.person.pk),
@@ -185,14 +225,26 @@ def _record(case: Case) -> Decided:
         digest=case.revision.digest,
         nonce=choice.nonce[:64],
         door=choice.door,
+        basis=case.basis,
+        step_up=case.step_up,
+        nth=case.nth,
     )
-    told = {"verb": choice.verb, "revision": case.revision.number, "digest": decision.digest}
-    journal.write(case.request, case.actor, "decided", **told)
+    told: dict[str, Any] = {"verb": choice.verb, "revision": case.revision.number, "digest": decision.digest}
+    told |= {"basis": case.basis} if case.basis else {}
+    told |= {"step_up": case.step_up} if case.step_up else {}
+    window = case.revision.judgement.get("undo_window", 0)
+    at_once = not window and (case.request.quorum == 1 or choice.verb != Verb.APPROVE)
+    with prepared.Batch():
+        prepared.insert(decision)
+        journal.write(case.request, case.actor, "decided", **told)
+        if at_once:
+            effect.apply(case.request, case.run, decision, at=case.at, waiting=case.waiting)
+    if at_once:
+        return Decided(case.request, decision)
     if choice.verb == Verb.APPROVE and (missing := _missing(case)):
         return Decided(
             case.request, decision, waits_for=f"{missing} more approval{'s' * (missing > 1)} needed."
         )
-    window = case.revision.judgement.get("undo_window", 0)
     if window:
         until = case.at + timedelta(seconds=window)
         Request.objects.filter(pk=case.request.pk).update(
@@ -203,7 +255,7 @@ def _record(case: Case) -> Decided:
         )  # decided in time: it does not expire any more
         case.request.refresh_from_db()
         return Decided(case.request, decision)
-    effect.apply(case.request, case.run, decision)
+    effect.apply(case.request, case.run, decision, at=case.at, waiting=case.waiting)
     return Decided(case.request, decision)
 
 

@@ -4,7 +4,8 @@ At once where the undo window is 0, else from the sweeper, with eligibility chec
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,15 +15,17 @@ from approvals import authority, requests, reviewers
 from approvals.models import Decision, Permit, Request, Revision
 from approvals.policies import Judgement
 from approvals.states import RequestState, Verb
-from runs import holds, journal, lifecycle, values
+from runs import holds, journal, lifecycle, prepared, values
 from runs.actors import SYSTEM, Actor
-from runs.clock import Now, now
+from runs.clock import now
 from runs.models import Run
 
 
 def standing(request: Request, revision: Revision, verb: str) -> list[bool]:
     """For each decision of a revision: whether who made it may still decide."""
-    ids = request.decisions.filter(revision=revision, verb=verb).values_list("person_id", flat=True)
+    ids = (
+        request.decisions.standing().filter(revision=revision, verb=verb).values_list("person_id", flat=True)
+    )
     people = User.objects.in_bulk([int(each) for each in ids])
     return [int(i) in people and reviewers.eligibility(people[int(i)], request).decides for i in ids]
 
@@ -40,12 +43,13 @@ def take_effect(request_id: Any) -> bool:
         ):
             return False
         request.run = run
-        decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
+        said = request.decisions.standing().filter(revision__number=request.number)
+        decision = said.order_by("made_at").last()
         if decision is None or not _enough(request, decision):
             _reopen(request)
             holds.set_expiry(run, request.hold, request.decide_by, actor=SYSTEM)
             return True
-        apply(request, run, decision)
+        apply(request, run, decision, at=now(), waiting=holds.waiting(run))
     return True
 
 
@@ -70,33 +74,45 @@ def _reopen(request: Request) -> None:
     )
 
 
-def apply(request: Request, run: Run, decision: Decision) -> None:
-    """In force from now: the permit where there is one, and the hold released."""
-    effect: dict[str, Callable[[Request, Decision], tuple[RequestState, str, str | None]]] = {
+def apply(
+    request: Request,
+    run: Run,
+    decision: Decision,
+    *,
+    at: datetime,
+    waiting: Sequence[prepared.Row],
+) -> None:
+    """In force from now, which is `at`: the permit where there is one, and the hold released. `waiting`: as
+    `holds.waiting`."""
+    effect: dict[str, Callable[[Request, Decision, datetime], tuple[RequestState, str, str | None]]] = {
         Verb.APPROVE: _approve,
         Verb.REJECT: _reject,
         Verb.RESPOND: _respond,
     }
-    state, resolution, answer = effect[decision.verb](request, decision)
-    ended = {"closed_at": Now()} if state == RequestState.REJECTED else {}
-    Request.objects.filter(pk=request.pk).update(state=state, decided_at=Now(), takes_effect_at=None, **ended)
+    told = {"verb": decision.verb, "revision": decision.revision.number}
     actor = Actor("person", decision.person_id, decision.person_name, decision.door)
-    journal.write(request, SYSTEM, "in_force", verb=decision.verb, revision=decision.revision.number)
-    holds.release_locked(run, request.hold, actor=actor, resolution=resolution, answer=answer)
+    with prepared.Batch():
+        state, resolution, answer = effect[decision.verb](request, decision, at)
+        ended = {"closed_at": journal.AT} if state == RequestState.REJECTED else {}
+        changes = {"state": str(state), "decided_at": journal.AT, "takes_effect_at": None, **ended}
+        journal.move(request, SYSTEM, "in_force", changes, **told)
+        holds.release_locked(
+            run, request.hold, actor=actor, resolution=resolution, answer=answer, waiting=waiting
+        )
     request.state = state
 
 
-def _approve(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:
-    until = Now() + authority.consume_by(decision.revision.judgement)
-    Permit.objects.create(request=request, revision=decision.revision, consume_by=until)
+def _approve(request: Request, decision: Decision, at: datetime) -> tuple[RequestState, str, str | None]:
+    until = at + authority.consume_by(decision.revision.judgement)
+    prepared.insert(Permit(request=request, revision=decision.revision, consume_by=until))
     return RequestState.IN_FORCE, "approved", None
 
 
-def _reject(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:
+def _reject(request: Request, decision: Decision, at: datetime) -> tuple[RequestState, str, str | None]:
     said = values.canonical({"reason": decision.reason, "by": decision.person_name})
     return RequestState.REJECTED, "rejected", said
 
 
-def _respond(request: Request, decision: Decision) -> tuple[RequestState, str, str | None]:
+def _respond(request: Request, decision: Decision, at: datetime) -> tuple[RequestState, str, str | None]:
     said = values.canonical({"answer": json.loads(decision.answer or "null"), "by": decision.person_name})
     return RequestState.IN_FORCE, "answered", said

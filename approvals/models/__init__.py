@@ -1,6 +1,7 @@
 """What is stored of policies, requests, decisions and the mails about them."""
 
-from approvals.models.decision import Decision, Permit
+from approvals.models.decision import Decision, Permit, Undo
+from approvals.models.desk import Comment, Delegation, Draft, Inquiry, Snooze, StepUp
 from approvals.models.key import ApiKey
 from approvals.models.notification import Notification
 from approvals.models.policy import Policy, PolicyVersion, Rule
@@ -8,7 +9,11 @@ from approvals.models.request import Request, Revision
 
 __all__ = [
     "ApiKey",
+    "Comment",
     "Decision",
+    "Delegation",
+    "Draft",
+    "Inquiry",
     "Notification",
     "Permit",
     "Policy",
@@ -16,4 +21,7 @@ __all__ = [
     "Request",
     "Revision",
     "Rule",
+    "Snooze",
+    "StepUp",
+    "Undo",
 ]

@@ -8,12 +8,22 @@ import uuid
 from typing import Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import ExpressionWrapper, Q
 
 from approvals.models.request import Request, Revision
 from approvals.states import Verb
 from runs.clock import Now
 from runs.models.run import words
+
+
+class DecisionQuerySet(models.QuerySet["Decision"]):
+    def standing(self) -> Self:
+        """Those that nobody took back."""
+        return self.filter(undone__isnull=True)
+
+    def with_undone(self) -> Self:
+        """With `taken_back` on each."""
+        return self.annotate(taken_back=ExpressionWrapper(Q(undone__isnull=False), models.BooleanField()))
 
 
 class Decision(models.Model):
@@ -28,19 +38,46 @@ class Decision(models.Model):
     digest = models.CharField(max_length=64)
     nonce = models.CharField(max_length=64, blank=True)
     door = models.CharField(max_length=20)
+    basis = models.JSONField(default=list, help_text="The questions that were asked, each with its answer.")
+    step_up = models.CharField(
+        max_length=20, blank=True, default="", db_default="", help_text="How they showed again who they are."
+    )
+    nth = models.IntegerField(
+        default=0, db_default=0, help_text="How many of theirs on this revision were undone before."
+    )
     made_at = models.DateTimeField(db_default=Now())
+
+    objects = DecisionQuerySet.as_manager()
 
     class Meta:
         ordering = ("made_at", "id")
         constraints = [
             models.CheckConstraint(name="decision_verb_is_a_known_word", condition=Q(verb__in=words(Verb))),
             models.UniqueConstraint(
-                name="decision_once_a_person_and_revision", fields=["revision", "person_id"]
+                name="decision_once_a_person_and_revision", fields=["revision", "person_id", "nth"]
             ),
         ]
+        indexes = [models.Index(name="decision_of_person", fields=["person_id", "-made_at"])]
 
     def __str__(self) -> str:
         return f"{self.person_name}: {self.verb}"
+
+
+class Undo(models.Model):
+    """A decision taken back before it was in force, by who made it or by another who may stop it."""
+
+    decision = models.OneToOneField(Decision, models.PROTECT, related_name="undone")
+    person_id = models.CharField(max_length=100)
+    person_name = models.CharField(max_length=200)
+    reason = models.TextField(blank=True)
+    door = models.CharField(max_length=20)
+    made_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("made_at", "id")
+
+    def __str__(self) -> str:
+        return f"{self.person_name} took back {self.decision_id}"
 
 
 class PermitQuerySet(models.QuerySet["Permit"]):

@@ -66,6 +66,19 @@ class Rule(models.Model):
     decide_within = _seconds(3 * DAY, LONGEST, 1, "Seconds in which a decision can be made.")
     consume_within = _seconds(DAY, LONGEST, 1, "Seconds in which an approval can be used.")
     undo_window = _seconds(0, DAY, 0, "Seconds in which a decision can be taken back.")
+    blind = models.BooleanField(
+        default=False, db_default=False, help_text="Reviewers see each other's answers after their own."
+    )
+    bulk_ok = models.BooleanField(
+        default=False, db_default=False, help_text="Small ones (R1) may be approved together."
+    )
+    fixed_because = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Why nobody can ask for more time; empty: they can.",
+    )
 
     objects = RuleQuerySet.as_manager()
 

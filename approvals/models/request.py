@@ -6,7 +6,7 @@ shown and will run. Revisions are never changed: an edit, drift or a stricter po
 
 import secrets
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.contrib.auth.models import Group
@@ -19,6 +19,8 @@ from runs.clock import Now
 from runs.models import Hold, Run, Step
 from runs.models.run import words
 
+#: What has waited for three days counts as if its time were up eight hours later.
+URGENT_AFTER = timedelta(days=3, hours=8)
 #: Crockford's base 32: no letters that read as others.
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -43,6 +45,20 @@ class RequestQuerySet(models.QuerySet["Request"]):
         return self.filter(look_wanted_at__isnull=False)
 
 
+class Ends(models.Func):
+    """The end of a request's time, also where it has none: a date that an index can keep in order."""
+
+    template = "COALESCE(decide_by, '9999-12-31 00:00:00+00'::timestamptz)"
+    output_field = models.DateTimeField()
+
+
+class Due(models.Func):
+    """When a request counts as urgent: its deadline, or eight hours after it has waited for three days."""
+
+    template = "LEAST(decide_by, (opened_at AT TIME ZONE 'UTC' + interval '80:00:00') AT TIME ZONE 'UTC')"
+    output_field = models.DateTimeField()
+
+
 class Request(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     ref = models.CharField(max_length=12, unique=True, default=new_ref, editable=False)
@@ -64,6 +80,12 @@ class Request(models.Model):
     closed_why = models.CharField(max_length=500, blank=True)
     look_wanted_at = models.DateTimeField(null=True, blank=True)
     looked_at = models.DateTimeField(null=True, blank=True)
+    extensions = models.IntegerField(
+        default=0, db_default=0, help_text="How often somebody asked for more time."
+    )
+    reserved_by_id = models.CharField(max_length=100, blank=True, default="", db_default="")
+    reserved_by_name = models.CharField(max_length=200, blank=True, default="", db_default="")
+    reserved_until = models.DateTimeField(null=True, blank=True)
 
     seq = models.BigIntegerField(default=0)
     head = models.BinaryField(default=bytes)
@@ -83,10 +105,27 @@ class Request(models.Model):
             models.CheckConstraint(name="request_quorum_at_least_one", condition=Q(quorum__gte=1)),
         ]
         indexes = [
+            # An inbox in its order, a scan for each group and tier; and of those who see all.
+            models.Index(
+                models.F("group"),
+                models.F("tier"),
+                Ends(),
+                models.F("ref"),
+                name="request_pending_by_end",
+                condition=Q(state__in=sorted(PENDING)),
+            ),
+            models.Index(
+                models.F("group"),
+                models.F("tier"),
+                Due(),
+                models.F("ref"),
+                name="request_pending_by_due",
+                condition=Q(state__in=sorted(PENDING)),
+            ),
             models.Index(
                 name="request_pending_by_time",
-                fields=["group", "decide_by", "ref"],
-                condition=Q(state="open"),
+                fields=["decide_by", "ref"],
+                condition=Q(state__in=sorted(PENDING)),
             ),
             models.Index(
                 name="request_looks_wanted",

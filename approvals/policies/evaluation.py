@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import cel
 
@@ -65,6 +65,13 @@ class Scope:
         self._sizes = Sizes(0, 0, {}, 0)
         self._problems: list[str] = []
         self._unreadable = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """CEL's context keeps our functions, which keep this; no garbage collection sees through it."""
+        self._context = None
 
     def ask(self, rule: Compiled, *, tier: str = "") -> bool:
         """Is the rule true of this call? Raises RuleFailed, also for a result that is not true or false."""

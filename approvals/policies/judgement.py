@@ -39,6 +39,9 @@ class Terms:
     decide_within: int = 3 * 86400
     consume_within: int = 86400
     undo_window: int = 0
+    blind: bool = False
+    bulk_ok: bool = False
+    fixed_because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,9 @@ class Judgement:
     decide_within: int = 3 * 86400
     consume_within: int = 86400
     undo_window: int = 0
+    blind: bool = False
+    bulk_ok: bool = False
+    fixed_because: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -115,9 +121,9 @@ class _Answer:
 
 def judge(policy: Policy, call: CallFacts) -> Judgement:
     """What this version says of the call. Never raises for what rules or arguments contain."""
-    scope = Scope(call)
-    tier, doubt = _tier(policy, call, scope)
-    answers = list(_until_decided(policy.verdict_rules, call, scope, tier))
+    with Scope(call) as scope:
+        tier, doubt = _tier(policy, call, scope)
+        answers = list(_until_decided(policy.verdict_rules, call, scope, tier))
     judgement = _decided(policy.number, call, tier, answers)
     return _careful(judgement, call, doubt)
 
@@ -188,6 +194,9 @@ def _of(answer: _Answer, verdict: Verdict, why: str, tier: Tier, number: int) ->
         decide_within=terms.decide_within,
         consume_within=terms.consume_within,
         undo_window=terms.undo_window,
+        blind=terms.blind,
+        bulk_ok=terms.bulk_ok,
+        fixed_because=terms.fixed_because,
     )
 
 
@@ -235,6 +244,9 @@ def stricter(one: Judgement, other: Judgement) -> Judgement:
         undo_window=max(one.undo_window, other.undo_window),
         decide_within=merged.decide_within,
         consume_within=merged.consume_within,
+        blind=one.blind or other.blind,
+        bulk_ok=one.bulk_ok and other.bulk_ok,
+        fixed_because=one.fixed_because or other.fixed_because,
     )
 
 
@@ -252,4 +264,7 @@ def _strictest_terms(one: Judgement, other: Judgement) -> Judgement:
         decide_within=min(one.decide_within, other.decide_within),
         consume_within=min(one.consume_within, other.consume_within),
         undo_window=max(one.undo_window, other.undo_window),
+        blind=one.blind or other.blind,
+        bulk_ok=one.bulk_ok and other.bulk_ok,
+        fixed_because=one.fixed_because or other.fixed_because,
     )

@@ -30,7 +30,7 @@ class Page:
 
 def page(found: QuerySet[Decision], asked: Mapping[str, str], scope: str) -> Page:
     """The page that `asked` names (`older` or `newer`: a decision's id), the newest without one."""
-    found = found.select_related("revision", "request__run", "request__step")
+    found = found.select_related("revision", "undone", "request__run", "request__step")
     newer, older = (keyset.mark(found, asked.get(word, "")) for word in ("newer", "older"))
     if newer is not None:
         rows = list(keyset.after(found, newer, "made_at")[: PAGE + 1])[::-1]

@@ -4,7 +4,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from approvals import reviewers
+from approvals import inbox
 from approvals.models import Decision, Request
 from approvals.presentation.pages import ENDS, headline
 from approvals.states import RequestState
@@ -16,6 +16,8 @@ VOIDED = "It no longer counts: what it was about changed."
 
 def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]], bool]:
     """What followed a decision, and whether nothing more will come."""
+    if is_undone(decision):
+        return [{"at": decision.undone.made_at, "what": _taken_back(decision), "tone": "bad"}], True
     if decision.revision.number != request.number:
         return [{"at": decision.made_at, "what": VOIDED, "tone": "bad"}], True
     if request.is_pending:
@@ -26,7 +28,7 @@ def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]],
     if request.decided_at is not None and request.state != RequestState.DECIDED:
         told.append({"at": request.decided_at, "what": "In force: the run has been told.", "tone": "still"})
     if step.dispatched_at is not None and step.permit:
-        told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": "moving"})
+        told.append({"at": step.dispatched_at, "what": "The call was made.", "tone": _while(step)})
     if step.settled_at is not None:
         told.append({"at": step.settled_at, "settles": True, **_settled(step)})
     if step.effect == "in_doubt":
@@ -34,8 +36,28 @@ def outcome(request: Request, decision: Decision) -> tuple[list[dict[str, Any]],
             {"at": step.dispatched_at, "what": "Its outcome is in doubt; operators see it.", "tone": "bad"}
         )
     if run.ended_at is not None:
-        told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": "still"})
+        told.append({"at": run.ended_at, "what": f"The run {ENDS[run.status]}.", "tone": _ended(run.status)})
     return told, run.ended or step.settled_at is not None
+
+
+def _while(step: Step) -> str:
+    return "moving" if step.settled_at is None else "still"
+
+
+def _ended(status: str) -> str:
+    return {"succeeded": "good", "failed": "bad"}.get(status, "still")
+
+
+def is_undone(decision: Decision) -> bool:
+    """Whether somebody took it back."""
+    return hasattr(decision, "undone")
+
+
+def _taken_back(decision: Decision) -> str:
+    undo = decision.undone
+    if undo.person_id == decision.person_id:
+        return "Taken back before it was in force."
+    return f"Stopped by {undo.person_name} before it was in force."
 
 
 def _settled(step: Step) -> dict[str, str]:
@@ -67,20 +89,15 @@ def awaited(request: Request) -> str:
 
 
 def next_item(person: Any, after: Request, now: datetime) -> dict[str, Any] | None:
-    """The request this person would be shown next."""
-    waiting = (
-        reviewers.assigned_to(person).open_at(now).exclude(pk=after.pk).select_related("run", "step", "group")
-    )
-    for request in waiting.order_by("-tier", "decide_by", "ref")[:10]:
-        if reviewers.eligibility(person, request).decides:
-            revision = request.revision
-            if revision.decisions.filter(person_id=str(person.pk)).exists():
-                continue
-            return {
-                "url": request.get_absolute_url(),
-                "tier": request.tier,
-                "headline": headline(request, revision),
-                "decide_by": request.decide_by,
-                "opened_at": revision.created_at,
-            }
-    return None
+    """The request at the head of this person's inbox."""
+    found = inbox.first(person, now, but=after)
+    if found is None:
+        return None
+    request, revision = found.request, found.revision
+    return {
+        "url": request.get_absolute_url(),
+        "tier": request.tier,
+        "headline": headline(request, revision),
+        "decide_by": request.decide_by,
+        "opened_at": revision.created_at,
+    }

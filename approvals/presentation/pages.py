@@ -11,7 +11,7 @@ from typing import Any
 
 from approvals import looks, requests
 from approvals.exceptions import Closed, NotEligible, Stale
-from approvals.models import Request, Revision
+from approvals.models import Decision, Request, Revision, Undo
 from approvals.presentation import chains, digests, oddities, shown
 from approvals.states import RequestKind, RequestState, Verb
 from runs import values
@@ -75,13 +75,14 @@ class Panel:
 def item(request: Request, revision: Revision, now: datetime) -> dict[str, Any]:
     """The header of a request's pages."""
     run, question = request.run, request.kind == RequestKind.QUESTION
+    word = state(request, now)
     label = "Send this answer" if question else shown.approve_label(revision.tool, revision.arguments)
     return {
         "ref": request.ref,
         "url": request.get_absolute_url(),
         "revision": revision.number,
         "tier": request.tier,
-        "state": state(request, now),
+        "state": RequestState.OPEN if word == RequestState.NEEDS_INFO else word,
         "kind": request.kind,
         "headline": headline(request, revision),
         "consequence": "" if question else shown.consequence(revision.tool, revision.arguments),
@@ -119,6 +120,11 @@ def headline(request: Request, revision: Revision) -> str:
     if request.kind == RequestKind.QUESTION:
         return f"A question from {request.run.agent}"
     return shown.headline(revision.tool, revision.arguments)
+
+
+def matters(revision: Revision) -> list[tuple[str, str]]:
+    """The arguments of a revision in short, for a page that is about the decision."""
+    return [(name, shown.in_short(value)) for name, value in json.loads(revision.arguments).items()]
 
 
 def kinds(revision: Revision) -> dict[str, str]:
@@ -180,20 +186,32 @@ def _change(change: dict[str, Any]) -> str:
     return "removed" if change["now"] is None else "changed"
 
 
-def earlier(request: Request) -> list[dict[str, Any]]:
-    """Decisions on revisions before the standing one, and why each of those was replaced."""
-    told: list[dict[str, Any]] = []
-    for decision in request.decisions.select_related("revision").exclude(revision__number=request.number):
-        said = f"{OUTCOMES[Verb(decision.verb)]}, which no longer counts:"
-        told.append(
-            _event(decision.made_at, decision.revision.number, decision.person_name, said, decision.reason)
-        )
+def earlier(request: Request, *, hidden: bool = False) -> list[dict[str, Any]]:
+    """Decisions that do not count any more: taken back, or on revisions before the standing one; and why each of
+    those was replaced. `hidden`: what others said of the standing one is not told."""
+    made = request.decisions.select_related("revision", "undone")
+    told = [
+        _undone(each.undone, each) if hasattr(each, "undone") else _replaced(each)
+        for each in made
+        if each.revision.number != request.number or (hasattr(each, "undone") and not hidden)
+    ]
     for revision in request.revisions.filter(number__gt=1):
         who, what = WHY.get(revision.reason, WHY["again"])
         told.append(
             _event(revision.created_at, revision.number, revision.author_name or who, what, revision.note)
         )
     return sorted(told, key=lambda event: event["at"])
+
+
+def _replaced(made: Decision) -> dict[str, Any]:
+    said = f"{OUTCOMES[Verb(made.verb)]}, which no longer counts:"
+    return _event(made.made_at, made.revision.number, made.person_name, said, made.reason)
+
+
+def _undone(undo: Undo, made: Decision) -> dict[str, Any]:
+    did = "took back their" if undo.person_id == made.person_id else "stopped another’s"
+    said = f"{did} {NOUNS[Verb(made.verb)]} of"
+    return _event(undo.made_at, made.revision.number, undo.person_name, said, undo.reason)
 
 
 WHY = {
@@ -258,7 +276,8 @@ def standing(request: Request, now: datetime) -> Panel | None:
     word = state(request, now)
     if word in (RequestState.OPEN, RequestState.NEEDS_INFO):
         return None
-    decision = request.decisions.filter(revision__number=request.number).order_by("made_at").last()
+    said = request.decisions.standing().filter(revision__number=request.number)
+    decision = said.order_by("made_at").last()
     if decision is not None and word in DECIDED:
         outcome = OUTCOMES[Verb(decision.verb)]
         return Panel("standing", decision.person_name, decision.made_at, outcome, reason=decision.reason)
@@ -271,6 +290,15 @@ def standing(request: Request, now: datetime) -> Panel | None:
 def _run_ended(request: Request, word: str) -> str:
     """What became of the run, of a request that was closed with it: not every one was cancelled."""
     return ENDS.get(request.run.status, "is being cancelled") if word == RequestState.CANCELLED else ""
+
+
+def not_done(request: Request, error: Closed | NotEligible) -> Panel:
+    """What a person is told who could not do something beside deciding."""
+    if isinstance(error, NotEligible):
+        return Panel("not_yours", why=str(error))
+    if error.code in ("too_late", "waits", "void"):
+        return Panel(error.code, at=error.at, why=str(error))
+    return standing(request, error.at or request.opened_at) or refusal(request, "", error)
 
 
 def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligible) -> Panel:
@@ -286,7 +314,7 @@ def refusal(request: Request, choice_verb: str, error: Closed | Stale | NotEligi
         why = "" if error.code == "expired" else str(error)
         return Panel(error.code, error.by, error.at, _run_ended(request, error.code), noun, why=why)
     kind = "decided_same" if error.verb == choice_verb else "decided_other"
-    last = request.decisions.order_by("made_at").last()
+    last = request.decisions.standing().order_by("made_at").last()
     outcome = OUTCOMES[Verb(error.verb)]
     reason = last.reason if last is not None and kind == "decided_other" else ""
     return Panel(kind, error.by, error.at, outcome, noun, reason=reason)

@@ -36,10 +36,23 @@ def approve_label(tool_name: str, arguments: str) -> str:
     return f"Approve: {said[:1].lower()}{said[1:]}" if tools.get(tool_name) else f"Approve {tool_name}"
 
 
+def questions(tool_name: str, arguments: str) -> list[str]:
+    """What the tool wants a reviewer to answer; empty where it asks nothing."""
+    tool = tools.get(tool_name)
+    return [_fill(text, arguments) for text in tool.properties.questions] if tool else []
+
+
 def known(tool_name: str, tool_version: str) -> Tool[..., Any] | None:
     """The tool as this process has it, if it is the version that was asked for."""
     tool = tools.get(tool_name)
     return tool if tool is not None and tool.version == tool_version else None
+
+
+def in_short(value: Any) -> str:
+    """A value in one line: lists and groups by their count, long texts cut with theirs."""
+    if isinstance(value, list | dict):
+        return f"{len(value):,} {'items' if isinstance(value, list) else 'entries'}"
+    return _cut(value if isinstance(value, str) else json.dumps(value))
 
 
 def _fill(sentence: str, arguments: str) -> str:

@@ -5,13 +5,18 @@ to those who may see the request.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from approvals import reviewers, rights
 from approvals.models import Decision, Request
-from approvals.presentation import shown
+from approvals.presentation import outcomes, quorum, shown
 from approvals.states import PENDING
+from runs import callers
+from runs.callers import Caller
 from runs.models import Hold, Step
 from runs.views import Event
 
@@ -30,11 +35,22 @@ def tell(request: HttpRequest, steps: list[Step], held: list[Hold]) -> None:
         step.headline = shown.headline(step.tool, step.sent)  # type: ignore[attr-defined]
         step.decided = _decided(step)  # type: ignore[attr-defined]
         step.request_url = urls.get(step.pk, "")  # type: ignore[attr-defined]
+    caller = callers.of(request)
     for hold in held:
         hold.request_url = urls.get(hold.step_id or 0, "")  # type: ignore[attr-defined]
+        hold.question = _question(caller, hold)  # type: ignore[attr-defined]
     asking = [h for h in held if h.is_open and h.step_id in seen and seen[h.step_id].state in PENDING]
     for hold in asking[:1]:
         hold.people = _people(seen[hold.step_id or 0])  # type: ignore[attr-defined]
+
+
+def _question(caller: Caller, hold: Hold) -> dict[str, Any] | None:
+    """What a reviewer asked, to who may answer it; in the words that its hold tells, which name nobody."""
+    asked = hold.detail.get("inquiry") if hold.is_open else None
+    if not asked or not caller.own(hold.run):
+        return None
+    at = datetime.fromisoformat(asked["at"])
+    return {"text": asked["text"], "at": at, "url": reverse("answer", args=[hold.run_id, asked["id"]])}
 
 
 def _people(request: Request) -> str:
@@ -48,8 +64,10 @@ def _people(request: Request) -> str:
 def decisions(request: HttpRequest, steps: Sequence[Step]) -> list[Event]:
     """What people said of these steps, for those who may see the requests. One query."""
     theirs = reviewers.visible_to(request.user).filter(step__in=[step.pk for step in steps])
-    made = Decision.objects.filter(request__in=theirs).select_related("request__step", "revision")
-    return [
+    known = quorum.told(Decision.objects.filter(request__in=theirs), str(request.user.pk))
+    made = list(known.select_related("request__step", "revision", "undone"))
+    back = [_taken_back(each) for each in made if outcomes.is_undone(each)]
+    return back + [
         Event(
             each.made_at,
             "decided",
@@ -61,6 +79,12 @@ def decisions(request: HttpRequest, steps: Sequence[Step]) -> list[Event]:
         )
         for each in made
     ]
+
+
+def _taken_back(decision: Decision) -> Event:
+    undo, index = decision.undone, decision.request.step.index
+    what = "Taken back" if undo.person_id == decision.person_id else "Decision stopped"
+    return Event(undo.made_at, "hold", what, undo.person_name, undo.door, undo.reason, index)
 
 
 def _said(decision: Decision) -> str:

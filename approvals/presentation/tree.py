@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from approvals.presentation import reveal
+from approvals.presentation import decoded, reveal
 
 LONG_LIST = 20
 ENDS = 5
@@ -34,6 +34,9 @@ class Node:
     note: str = ""
     flags: tuple[str, ...] = ()
     plain: str | None = None
+    written_as: str = ""  # base64 and the like; what it says is in `says`, or `says_note` has its size
+    says: list[reveal.Segment] = field(default_factory=list)
+    says_note: str = ""
     children: tuple["Node", ...] = ()
     depth: int = 0
 
@@ -152,10 +155,12 @@ def _leaf(key: str | None, value: Any, *, kind: str | None, depth: int) -> Node:
     if isinstance(value, str) and not value:
         return Node(key, kind or "empty text", "token", _said('""'), depth=depth)
     text, word = _as_text(value)
-    noticed = reveal.flags(text)
+    noticed, other = reveal.flags(text), decoded.of(text)
     return Node(
         key, kind or word, "text", reveal.drawn(text),
         note=_measure(text), flags=noticed.labels, plain=noticed.plain, depth=depth,
+        written_as=other.how if other else "", says=reveal.drawn(other.says) if other and other.says else [],
+        says_note=other.note if other else "",
     )  # fmt: skip
 
 

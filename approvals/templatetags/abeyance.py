@@ -202,6 +202,18 @@ def in_words(span: timedelta) -> str:
 
 
 @register.filter
+def sentence_case(text: str) -> str:
+    """A title of the sign-in pages as ours are written: "Add Security Key" is "Add security key"."""
+    words = " ".join(_plain_case(word) for word in str(text).split())
+    return words[:1].upper() + words[1:]
+
+
+def _plain_case(word: str) -> str:
+    """But for a word that is not written like that in a title alone: QR, I, iPhone."""
+    return word.lower() if word.istitle() and len(word) > 1 else word
+
+
+@register.filter
 def span(seconds: float | None) -> str:
     """Seconds in words."""
     return "" if seconds is None else in_words(timedelta(seconds=seconds))

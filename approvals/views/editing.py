@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from collections.abc import Mapping, Sequence
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -12,7 +13,7 @@ from approvals.exceptions import Unfit
 from approvals.forms import SchemaForm
 from approvals.models import Request, Revision
 from approvals.policies import Judgement
-from approvals.presentation import digests, pages, shown
+from approvals.presentation import digests, pages, questions, shown
 from approvals.views.page import find, page
 from approvals.views.request import may
 from runs import clock, values
@@ -74,10 +75,28 @@ def _edit_page(
     return render(request, "approvals/edit.html", context, status=status)
 
 
+def edit_again(
+    request: HttpRequest, found: Request, edited: str, errors: list[tuple[str, str]], basis: Mapping[str, str]
+) -> HttpResponse:
+    """What an edit changes once more, with what is missing to approve it."""
+    revision = found.revision
+    text, judgement = decisions.check_edit(found, revision, edited)
+    return _edit_diff(request, found, revision, text, judgement, errors=errors, basis=basis)
+
+
 def _edit_diff(
-    request: HttpRequest, found: Request, revision: Revision, text: str, judgement: Judgement
+    request: HttpRequest,
+    found: Request,
+    revision: Revision,
+    text: str,
+    judgement: Judgement,
+    *,
+    errors: Sequence[tuple[str, str]] = (),
+    basis: Mapping[str, str] | None = None,
 ) -> HttpResponse:
     changes = decisions.argument_changes(revision.arguments, text)
+    others = _others_needed(found, judgement)
+    asked = questions.asked(revision.tool, text, dict(basis or {}))
     told = pages.item(found, revision, clock.now())
     context = {
         "now": clock.now(),
@@ -87,14 +106,26 @@ def _edit_diff(
         "rows": pages.rows(changes),
         "tier": judgement.tier,
         "tier_before": found.tier,
-        "policy_says": _others_needed(found, judgement),
+        "policy_says": others,
+        "questions": asked if judgement.tier in questions.ASKED and not others else [],
+        "errors": errors,
+        "note": request.POST.get("note", ""),
         "edited": text,
         "view_digest": revision.digest,
         "form_nonce": request.POST.get("form_nonce", ""),
-        "fields": [(name, request.POST[name]) for name in request.POST if name.startswith("f-")],
+        "fields": _fields(request, revision, text),
         "fingerprint": digests.fingerprint(found.ref, found.number + 1, values.digest(text)),
     }
-    return render(request, "approvals/edit_diff.html", context)
+    return render(request, "approvals/edit_diff.html", context, status=422 if errors else 200)
+
+
+def _fields(request: HttpRequest, revision: Revision, text: str) -> list[tuple[str, str]]:
+    """The edit as its form has it: as it was typed, or made again from what came of it."""
+    if typed := [(name, request.POST[name]) for name in request.POST if name.startswith("f-")]:
+        return [(name, str(value)) for name, value in typed]
+    tool = shown.known(revision.tool, revision.tool_version)
+    form = SchemaForm(tool.signature.schema() if tool else {}, initial=json.loads(text))
+    return [(field.html_name, str(field.value() or "")) for field in form]
 
 
 def _others_needed(found: Request, judgement: Judgement) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, HttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -21,6 +23,14 @@ from approvals.exceptions import NotVisible
 from approvals.models import Request
 
 View = Callable[..., HttpResponse]
+#: The fields of our forms in which people write, by what they are called to them; answers begin with `f-`.
+TYPED = {
+    "note": "Your note",
+    "edited": "Your edit",
+    "reason": "Your reason",
+    "why": "Your reason",
+    "result": "The result",
+}
 
 
 def page(view: View) -> View:
@@ -49,14 +59,21 @@ def signed_out(request: HttpRequest, *, ref: str = "", **kwargs: Any) -> HttpRes
     lost: it did nothing, and sign-in never sends it again."""
     if request.method in ("GET", "HEAD") and not is_fragment(request):
         return redirect_to_login(request.get_full_path())
-    names = {"note": "Your note", "edited": "Your edit"}
-    posted = [
-        (names.get(name, name.removeprefix("f-")), text)
-        for name, text in request.POST.items()
-        if text and (name in names or name.startswith("f-"))
-    ]
-    context = {"typed": posted, "next": reverse("request", args=[ref]) if ref else reverse("inbox")}
+    context = {"typed": typed(request), "next": reverse("request", args=[ref]) if ref else reverse("inbox")}
     return render(request, "approvals/signed_out.html", context, status=401)
+
+
+def typed(request: HttpRequest) -> list[tuple[str, str]]:
+    """What a person wrote into a form that was sent: labels and texts, and nothing that is not for eyes."""
+    try:
+        sent = list(request.POST.items())
+    except (OSError, SuspiciousOperation, MultiPartParserError):  # its body cannot be read
+        return []
+    return [
+        (TYPED.get(name, name.removeprefix("f-")), text)
+        for name, text in sent
+        if isinstance(text, str) and text and (name in TYPED or name.startswith("f-"))
+    ]
 
 
 def is_fragment(request: HttpRequest) -> bool:

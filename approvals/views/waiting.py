@@ -1,102 +1,122 @@
-"""The inbox and its pulse."""
+"""The inbox, its pulse, one of its rows in full; and whether keys work in it."""
 
-from datetime import datetime
+from datetime import UTC
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_safe
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_POST, require_safe
 
-from approvals import reviewers
-from approvals.models import Decision, Request, Revision
-from approvals.presentation import lanes
-from approvals.views.page import counted, is_fragment, page, person_of
-from runs import children, clock, values
+from approvals import inbox as waiting
+from approvals.models.request import ALPHABET
+from approvals.policies.judgement import TIERS
+from approvals.presentation import lanes, pages
+from approvals.views.page import find, is_fragment, page, person_of
+from runs import agents, clock, tools
 
-Waiting = tuple[Request, Revision, int]  # with how many have approved it
-AT_ONCE = 200
+KEYS = "shortcuts"  # in the session: this person wants shortcuts
 
 
 @page
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
-    now = clock.now()
-    mine, elsewhere, hidden = _waiting(request, now)
-    waiting = [lanes.inbox_row(row, revision, now, approvals) for row, revision, approvals in mine]
-    search = {name: request.GET.get(name, "") for name in ("q", "tier", "agent")}
-    found = [row for row in waiting if _matches(row, search)]
+    now, person, filters = clock.now(), person_of(request), waiting.Filters.read(request.GET)
+    lane, mark = request.GET.get("lane", ""), _mark(request)
+    one = mark is not None and lane in waiting.LANES
+    found = (
+        waiting.one_lane(person, filters, now, lane, mark)
+        if one and mark is not None
+        else waiting.find(person, filters, now)
+    )
     context = {
         "now": now,
-        "version": _inbox_version(mine),
-        "lanes": lanes.lanes(found),
-        "waiting": len(waiting),
-        "elsewhere": elsewhere,
-        "hidden": hidden,
-        "reviewer": request.user.groups.exists(),
-        "search": search,
-        "agents": sorted({row.agent for row in waiting}),
-        "filtered": any(search.values()),
+        "version": str(waiting.Shown.of(found, now)),
+        "lanes": lanes.lanes(found, filters, now),
+        "aside": lanes.aside(found, now),
+        "waiting": found.mine,
+        "at_least": found.more,
+        "others": found.others.count,
+        "elsewhere": found.others.count + found.elsewhere,
+        "elsewhere_more": found.elsewhere_more,
+        "snoozed": found.snoozed.count,
+        "searched": waiting.SEARCHED if found.cut else 0,
+        "reviewer": bool(person._group_names),  # type: ignore[attr-defined]
+        "one_lane": one,
+        "keys": bool(request.session.get(KEYS)),
+        **_search(filters),
     }
     return render(request, "approvals/inbox.html", context)
 
 
-def _waiting(request: HttpRequest, now: datetime) -> tuple[list[Waiting], int, int]:
-    """What waits for this person, how many wait for others although this person sees them, and how many more
-    there are than are looked at: those with the most time left. No argument is read: every pulse asks."""
-    person = person_of(request)
-    found = reviewers.visible_to(person).open_at(now).distinct().order_by("decide_by", "ref")
-    rows = list(found.select_related("run", "step", "group")[: AT_ONCE + 1])
-    hidden = found.count() - AT_ONCE if len(rows) > AT_ONCE else 0
-    rows = rows[:AT_ONCE]
-    children.know_chains([row.run for row in rows])
-    standing = {r.request_id: r for r in _standing(rows)}
-    said = _said(list(standing.values()))
-    mine = [
-        row
-        for row in rows
-        if str(person.pk) not in said[standing[row.pk].pk] and reviewers.eligibility(person, row).decides
-    ]
-    told = [(row, standing[row.pk], len(said[standing[row.pk].pk])) for row in mine]
-    return told, len(rows) - len(mine), hidden
+def _search(filters: waiting.Filters) -> dict[str, Any]:
+    """The form that narrows it down, as it was filled."""
+    return {
+        "search": filters.as_dict(),
+        "filters": filters.address(),
+        "filtered": bool(filters),
+        "agents": sorted({made.name for made in agents.all_versions()} | {filters.agent} - {""}),
+        "tools": sorted(
+            {name for name, tool in tools.known().items() if _asks(tool)} | {filters.tool} - {""}
+        ),
+    }
 
 
-def _standing(rows: list[Request]) -> list[Revision]:
-    """The standing revisions of many requests, in one query."""
-    found = Revision.objects.filter(request__in=rows).order_by("request_id", "-number").distinct("request_id")
-    return list(found)
+def _asks(tool: Any) -> bool:
+    """Whether a call of it may be held for a decision."""
+    return bool(tool.properties.effect) or tool.name == "abeyance.ask"
 
 
-def _said(revisions: list[Revision]) -> dict[int, set[str]]:
-    """Who has decided each of these revisions, in one query. What still waits was approved by them."""
-    found: dict[int, set[str]] = {revision.pk: set() for revision in revisions}
-    for revision, person in Decision.objects.filter(revision__in=found).values_list(
-        "revision_id", "person_id"
-    ):
-        found[revision].add(person)
-    return found
-
-
-def _matches(row: lanes.InboxRow, search: dict[str, str]) -> bool:
-    text = search["q"].strip().casefold()
-    said = f"{row.ref} {row.headline} {row.agent} {row.on_behalf_of}".casefold()
-    return text in said and search["tier"] in ("", row.tier) and search["agent"] in ("", row.agent)
-
-
-def _inbox_version(rows: list[Waiting]) -> str:
-    """What is shown, short enough for an address: refs and revisions."""
-    told = ",".join(sorted(f"{row.ref}{revision.number}" for row, revision, _ in rows))
-    return f"{len(rows)}-{values.digest(told)[:16]}"
+def _mark(request: HttpRequest) -> waiting.Mark | None:
+    """The place in a lane that an address names; None: there is no such place."""
+    back = "before" in request.GET
+    tier, _, rest = request.GET.get("before" if back else "after", "").partition("~")
+    key, _, ref = rest.rpartition("~")
+    try:
+        at = parse_datetime(key)
+    except ValueError:
+        at = None
+    if tier not in TIERS or at is None or not ref or len(ref) > 12 or set(ref) - set(ALPHABET):
+        return None
+    return waiting.Mark(tier, at if at.tzinfo else at.replace(tzinfo=UTC), ref, back)
 
 
 @page
 @require_safe
 def inbox_pulse(request: HttpRequest) -> HttpResponse:
-    waiting, _, _ = _waiting(request, clock.now())
-    seen = request.GET.get("v", "")
-    if seen == _inbox_version(waiting):
-        return HttpResponse(status=204)
-    new = max(0, len(waiting) - max(0, counted(seen)))
-    changes: dict[str, Any] = {"new": new, "changed": 0 if new else 1, "settled": []}
+    """204 when nothing changed; else how much did, and what became of rows that left."""
     if not is_fragment(request):
         return redirect("inbox")
-    return render(request, "approvals/inbox.html#pulse", {"changes": changes, "waiting": len(waiting)})
+    now, filters = clock.now(), waiting.Filters.read(request.GET)
+    shown = waiting.Shown.read(request.GET.get("v", ""))
+    found = waiting.changes(person_of(request), filters, shown, now)
+    if not found:
+        return HttpResponse(status=204)
+    gone = [{"ref": one.request.ref, "outcome": lanes.outcome(one, now)} for one in found.gone]
+    context = {
+        "changes": {"new": found.new, "changed": found.changed, "settled": gone},
+        "waiting": found.mine,
+        "at_least": found.more,
+        "filters": filters.address(),
+    }
+    return render(request, "approvals/inbox.html#pulse", context)
+
+
+@page
+@require_safe
+def row(request: HttpRequest, ref: str) -> HttpResponse:
+    """An R1 row in full, in its place; anything else, and without a script, is its page."""
+    found = find(request, ref)
+    if not is_fragment(request) or found.tier != "R1" or found.kind != "approval":
+        return redirect("request", ref=ref)
+    revision = found.revision
+    context = {"item": pages.item(found, revision, clock.now()), "more": True}
+    return render(request, "approvals/inbox.html#full", context)
+
+
+@page
+@require_POST
+def keys(request: HttpRequest) -> HttpResponse:
+    """Turns shortcuts on or off, until this person signs out."""
+    request.session[KEYS] = request.POST.get("keys") == "on"
+    return redirect("inbox")

@@ -27,6 +27,7 @@ class PayoutRefused(client.Refused):
     refuses=(PayoutRefused,),
     timeout=3,
     consequence="{amount} EUR leave our account for the customer of charge {charge}; no bank gives them back.",
+    questions=["Is {amount} EUR the right amount for the trouble with charge {charge}?"],
 )
 def make_payout(context: ToolContext, charge: str, amount: world.Euros) -> Payout:
     """Pay {amount} EUR to the customer of charge {charge}."""

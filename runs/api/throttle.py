@@ -4,6 +4,7 @@ With several web processes each counts for itself; the limit is a fuse, not a qu
 """
 
 from django.conf import settings
+from django.core.cache import caches
 from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
@@ -15,6 +16,7 @@ class Submissions(SimpleRateThrottle):
     """`SUBMIT_RATE` POSTs of a run a caller."""
 
     scope = "submit"
+    cache = caches["process"]
 
     def get_rate(self) -> str:
         return str(settings.SUBMIT_RATE)

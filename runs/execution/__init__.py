@@ -1,8 +1,8 @@
 """The loop: take, replay, gate, call, record, again, until nothing the run wants may start.
 
 One job drives a run through many steps. The same way in serves the first run, a resume and a recovery: the
-agent is rebuilt from the record and asks again. `drive` talks with the agent, `calls` makes what it wants,
-`record` keeps what came of it.
+agent is rebuilt from the record and asks again. `drive` talks with the agent, `calls` makes what it wants, `retries`
+tries it again, `record` keeps what came of it.
 """
 
 import os
@@ -18,6 +18,7 @@ from runs.execution.drive import Drive
 from runs.lease import lease
 from runs.lifecycle import Fence
 from runs.models import Run
+from runs.prepared import Batch
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +33,10 @@ def drive(run_id: uuid.UUID) -> None:
     Raises NotFound for an id that no row has.
     """
     started = time.monotonic()
-    fence = lifecycle.take(run_id, worker_name())
+    with Batch() as batch:
+        taken = lifecycle.taking(batch, run_id, worker_name())
+        loaded = Drive.asked(batch, run_id)
+    fence = taken()
     if fence is None:
         run = Run.objects.only("agent", "agent_version", "status", "rings").filter(pk=run_id).first()
         if run is None:
@@ -41,17 +45,17 @@ def drive(run_id: uuid.UUID) -> None:
         return
     lease.hold(fence, started)
     try:
-        _until_still(fence)
+        _until_still(fence, Drive.first(fence, loaded))
     except EpochLost as lost:
         log.warning("epoch_lost", run=str(run_id), why=str(lost))
     finally:
         lease.let_go()
 
 
-def _until_still(fence: Fence) -> None:
+def _until_still(fence: Fence, first: Drive | None = None) -> None:
     """Loads and drives; a release or a stop that comes in between means: load again."""
+    drive_on = first or Drive.load(fence)
     while True:
-        drive_on = Drive.load(fence)
         try:
             drive_on.go()
             return
@@ -59,3 +63,4 @@ def _until_still(fence: Fence) -> None:
             log.info("loading_again", run=str(fence.run), why=str(race))
         finally:
             drive_on.drop()
+        drive_on = Drive.load(fence)

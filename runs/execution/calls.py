@@ -7,7 +7,6 @@ effect's tool raises does not say whether it happened; `effects` resolves it.
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -18,13 +17,13 @@ from runs import clock, credentials, dependencies, effects, gate, invocation, po
 from runs.exceptions import (
     AncestorHeld,
     BadEstimate,
-    CredentialRefused,
     EpochLost,
     LostRace,
     Obstacle,
     ToolFailed,
     Unavailable,
 )
+from runs.execution import retries
 from runs.execution.record import Record
 from runs.gate import Go, Held, Proposal, Settled
 from runs.invocation import Job, Known
@@ -32,7 +31,7 @@ from runs.lease import lease
 from runs.models import Step
 from runs.states import EffectState, StepStatus
 from runs.tools.calls import Call
-from runs.tools.declared import Tool, ToolContext
+from runs.tools.declared import ToolContext
 
 log = structlog.get_logger(__name__)
 
@@ -61,8 +60,10 @@ def _advance(record: Record, proposal: Proposal, started: Started) -> bool:
     passed = _pass(record, proposal)
     if isinstance(passed, Settled):
         if proposal.call.tool.builtin:  # a wait that is over at once has its row already
-            record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
+            record.load(proposal.index)
         _settle(record, proposal, passed)
+    elif isinstance(passed, Held):
+        record.waiting.add(proposal.index)
     elif isinstance(passed, Go):
         job = _start(record, proposal, passed)
         if isinstance(job, Job):
@@ -83,18 +84,27 @@ def _settle(record: Record, proposal: Proposal, passed: Settled) -> None:
 def _pass(record: Record, proposal: Proposal) -> gate.Pass:
     entry = record.entries.get(proposal.index)
     if entry is None:
-        if not _free_of_looks(proposal.call):
+        if not (record.rides and _free_of_looks(proposal.call)):
             record.flush()
-        return gate.arrive(record.fence, proposal)
+        return _arrive(record, proposal)
     if entry.open_holds:
         return Held()
     record.flush()
-    step = Step.objects.get(pk=entry.id)
+    found = gate.back(entry.id)
+    step = found.step
     _refuse_touched(step)
     if step.status == StepStatus.DISPATCHED:
         lease.busy(proposal.call.tool.properties.timeout)
-        return _resolve(record, proposal, step)
-    return gate.come_back(record.fence, proposal, step)
+        return _resolve(record, proposal, found)
+    return gate.come_back(record.fence, proposal, found)
+
+
+def _arrive(record: Record, proposal: Proposal) -> gate.Pass:
+    try:
+        return gate.arrive(record.fence, proposal, first=record)
+    except EpochLost:
+        record.left_behind()
+        raise
 
 
 def _free_of_looks(call: Call[Any]) -> bool:
@@ -111,14 +121,14 @@ def _refuse_touched(step: Step) -> None:
         raise snapshots.Mismatched(snapshots.Mismatch(what, kept[:16], found[:16]))
 
 
-def _resolve(record: Record, proposal: Proposal, step: Step) -> gate.Pass:
+def _resolve(record: Record, proposal: Proposal, back: gate.Back) -> gate.Pass:
     """An effect that was dispatched, and nobody wrote down what came of it."""
-    found = effects.resolve(proposal.call, step, clock.now())
+    found = effects.resolve(proposal.call, back.step, clock.now())
     if isinstance(found, effects.Adopt):
         return Settled(found.known, effect=effects.state_after(found.known))
     if isinstance(found, effects.Again):
-        return gate.go_again(record.fence, proposal, step)
-    effects.doubt(record.fence, step.pk, found)
+        return gate.go_again(record.fence, proposal, back)
+    effects.doubt(record.fence, back.step.pk, found)
     return Held()
 
 
@@ -129,7 +139,8 @@ def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
     """Commits the intent of an effect. A pure tool needs none: it starts after the receipt before it,
     whose commit says whether a hold came. Held: this call waits. None: a hold or a stop came first."""
     tool = proposal.call.tool
-    _fence_oneself()
+    lease.require()
+    began = time.monotonic()  # the intent's clock was read before it waited for the run's row
     if passed.committed:
         record.flush()
     elif proposal.ancestors or (proposal.metered and not tool.builtin):
@@ -141,20 +152,20 @@ def _start(record: Record, proposal: Proposal, passed: Go) -> Job | Held | None:
             return None if isinstance(obstacle, AncestorHeld) else held
         except BadEstimate as error:
             return _without_estimate(record, proposal, passed, str(error))
-        record.load(Step.objects.filter(run=record.fence.run, index=proposal.index))
+        record.load(proposal.index)
     elif not tool.properties.effect:
         record.flush()
     elif not _intend(record, proposal, passed):
         return None
     if record.open_holds and not _has_intent(proposal):
         return None
-    _fence_oneself()
+    lease.require()
     lease.busy(tool.properties.timeout)
     points.reach("after-intent-before-call")
     key = effects.key(record.fence.run, proposal.index)
     context = ToolContext(record.fence.run, proposal.index, key, passed.attempt, passed.credentials)
     needs = (*tool.properties.depends_on, *passed.waited_for)
-    return Job(proposal.call, passed.arguments, context, unsure=passed.unsure, needs=needs)
+    return Job(proposal.call, passed.arguments, context, unsure=passed.unsure, needs=needs, ready_at=began)
 
 
 def _without_estimate(record: Record, proposal: Proposal, passed: Go, why: str) -> Held:
@@ -169,12 +180,6 @@ def _without_estimate(record: Record, proposal: Proposal, passed: Go, why: str) 
     refused = effects.refused(ToolFailed("BadEstimate", why), tool)
     record.settle(proposal, refused, effect=EffectState.REFUSED if sent else "")
     return Held()
-
-
-def _fence_oneself() -> None:
-    """Raises EpochLost when somebody else may have the run: before an intent, and again before its call."""
-    if not lease.alive():
-        raise EpochLost("this worker's lease may have run out")
 
 
 def _intend(record: Record, proposal: Proposal, passed: Go) -> bool:
@@ -221,7 +226,7 @@ def _keep(record: Record, proposal: Proposal, job: Job, known: Known) -> Excepti
     """Records what came of one call. What went wrong where it cannot: what the call brought is evidence then."""
     try:
         try:
-            job, known = _retried(record, proposal, job, known)
+            job, known = retries.until_known(record, proposal, job, known)
         except LostRace as stop:
             gate.put_back(record.fence, proposal, str(stop))
         else:
@@ -257,92 +262,6 @@ def _bring_late(record: Record, job: Job, known: Known) -> None:
         record.bring(job, known)
     except Exception:
         log.exception("evidence_lost", run=str(record.fence.run), index=job.context.index)
-
-
-def _retried(record: Record, proposal: Proposal, job: Job, known: Known) -> tuple[Job, Known]:
-    """Tries again what may be tried again: pure and idempotent calls, and effects certainly not sent.
-    The last attempt and what is known of it. Raises LostRace: something came between two attempts that does not
-    let the next one start, and nothing is under way."""
-    tool = job.call.tool
-    job, known = _with_renewed(record, proposal, job, known)
-    for attempt in range(1, tool.properties.retries + 1):
-        if not _may_retry(tool, known):
-            break
-        lease.busy(settings.SLICE)
-        time.sleep(min(effects.backoff(tool, attempt), settings.SLICE))
-        points.reach("before-retry")
-        unsure = job.unsure or known.kind == "unknown"
-        try:
-            job = replace(_again(record, proposal, job), unsure=unsure)
-        except LostRace:
-            if unsure:  # it may have happened: a doubt, not a call that was never made
-                return job, known
-            raise
-        job, known = _with_renewed(record, proposal, job, invocation.run(job))
-    return job, known
-
-
-def _again(record: Record, proposal: Proposal, job: Job) -> Job:
-    """The next attempt, which starts as the first one did. Raises LostRace, EpochLost."""
-    if not _start_again(record, proposal, job):
-        raise LostRace("a hold or a stop came before the next attempt")
-    _fence_oneself()
-    lease.busy(job.call.tool.properties.timeout)
-    return replace(job, context=replace(job.context, attempt=job.context.attempt + 1))
-
-
-def _start_again(record: Record, proposal: Proposal, job: Job) -> bool:
-    """Whether one more attempt may start. An effect is intended again, and draws once under its key; a pure
-    call draws each time."""
-    if proposal.call.tool.properties.effect:
-        return _intend_again(record, proposal)
-    record.flush()
-    if not proposal.metered or proposal.call.tool.builtin:
-        return gate.free(record.fence, proposal)
-    return gate.draw_again(record.fence, proposal, job)
-
-
-def _intend_again(record: Record, proposal: Proposal) -> bool:
-    """Commits the intent of one more attempt. False: a hold or a stop came, of this run or of one above."""
-    again = gate.intent(record.fence, proposal.index, proposal.call.tool)
-    if proposal.ancestors:
-        record.flush()  # a receipt is kept, whatever comes of the rest
-    try:
-        with gate.below(proposal.ancestors):
-            return record.boundary("row", again)
-    except AncestorHeld:
-        return False
-
-
-def _with_renewed(record: Record, proposal: Proposal, job: Job, known: Known) -> tuple[Job, Known]:
-    """Once more with a renewed credential, if the outside refused one: then this attempt did nothing."""
-    if not isinstance(known.error, CredentialRefused):
-        return job, known
-    names = job.call.tool.properties.credentials
-    lease.busy(credentials.RENEWS_WITHIN + settings.CREDENTIAL_TIMEOUT * (len(names) + 2))
-    try:
-        given = credentials.renewed(names, known.error, job.context.credentials)
-    except Obstacle as needed:
-        return job, replace(known, error=needed)
-    gate.note_not_sent(record.fence, proposal, job.context.attempt, str(known.error))
-    points.reach("after-renewal")
-    try:
-        job = _again(record, proposal, job)
-    except LostRace:
-        if job.unsure:  # an earlier attempt may have acted
-            return job, replace(known, kind="unknown")
-        raise
-    job = replace(job, context=replace(job.context, credentials=given))
-    return job, invocation.run(job)
-
-
-def _may_retry(tool: Tool[..., Any], known: Known) -> bool:
-    declared = tool.properties.retry_on
-    if known.kind == "unsent":
-        return True
-    if known.kind == "raised":
-        return isinstance(known.error, declared)
-    return known.kind == "unknown" and tool.properties.idempotent and isinstance(known.error, declared)
 
 
 def _receive(record: Record, proposal: Proposal, job: Job, known: Known) -> None:

@@ -5,6 +5,7 @@ after at least one step; its clock starts after replay.
 """
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,14 +29,26 @@ from runs import (
 from runs.agents import Agent, RunContext
 from runs.exceptions import BadArguments, BadValue, Diverged, EpochLost, LostRace
 from runs.execution import calls
-from runs.execution.record import Record
+from runs.execution.record import STEPS, Record
 from runs.gate import Proposal
 from runs.lease import lease
 from runs.lifecycle import Fence
-from runs.models import Run
+from runs.models import Run, Snapshot, Step
+from runs.prepared import Answer, Batch, Given, Query, Row, Rows
 from runs.replay import Conversation, Raised, Returned, compare, outcome
 from runs.states import RunStatus
 from runs.tools.calls import Call, Outcome, Wanted
+
+_FREE = Rows(
+    lambda: Step.objects.filter(run=Given("run"), open_holds=0).pending().order_by().values_list("pk")[:1]
+)
+_HELD = Rows(
+    lambda: Run.objects.filter(pk=Given("run")).order_by().values_list("open_holds", "stop_requested")
+)
+_RUN = Query(lambda: Run.objects.filter(pk=Given("run")).order_by())
+
+
+Asked = tuple[Answer[Run], Answer[Row], Answer[Snapshot]]
 
 
 @dataclass
@@ -46,18 +59,39 @@ class Drive:
     run: Run
     record: Record
     wakes: int
+    snapshot: Snapshot | None
     began: float | None = None
     conversation: Conversation | None = None
 
     @classmethod
     def load(cls, fence: Fence) -> "Drive":
+        """The run as it is now. Raises EpochLost."""
+        with Batch() as batch:
+            asked = cls.asked(batch, fence.run)
+        return cls.first(fence, asked)
+
+    @classmethod
+    def first(cls, fence: Fence, asked: Asked) -> "Drive":
+        """The run as it was asked for, or as it is once it is not held for its version any more. Raises EpochLost."""
+        loaded = cls._of(fence, asked)
+        return cls.load(fence) if loaded.run.open_holds and versions.found(fence) else loaded
+
+    @staticmethod
+    def asked(batch: Batch, run_id: uuid.UUID) -> Asked:
         """The run and its steps as rows. `wakes` is read first: what comes later makes parking fail."""
-        run = Run.objects.get(pk=fence.run)
-        if run.open_holds and versions.found(fence):
-            run = Run.objects.get(pk=fence.run)
+        return (
+            batch.ask(_RUN, run=run_id),
+            batch.ask(STEPS, run=run_id),
+            batch.ask(snapshots.LAST, run=run_id),
+        )
+
+    @classmethod
+    def _of(cls, fence: Fence, asked: Asked) -> "Drive":
+        row, steps, last = asked
+        run = row.one()
         if (run.epoch, run.token) != (fence.epoch, fence.token):
             raise EpochLost(f"run {fence.run} was taken under epoch {run.epoch}")
-        return cls(fence, run, Record(fence, run), run.wakes)
+        return cls(fence, run, Record(fence, run, steps.all()), run.wakes, last.first())
 
     def go(self) -> None:
         """Rebuilds the agent and drives it until it ends, parks or is handed back; a difference holds it.
@@ -79,7 +113,7 @@ class Drive:
         if self.run.stop_requested:
             endings.stop(self.fence)
             return
-        if mismatch := snapshots.check(self.run, list(self.record.entries.values())):
+        if mismatch := snapshots.check(self.run, list(self.record.entries.values()), self.snapshot):
             raise snapshots.Mismatched(mismatch)
         agent = agents.find(self.run.agent, self.run.agent_version)
         assert agent is not None, "a run is taken only by workers that have its version"
@@ -181,28 +215,30 @@ class Drive:
     def _park(self, proposals: Mapping[int, Proposal]) -> None:
         """Gives the worker back. Raises LostRace: something came, load again."""
         self.record.flush()
-        current = Run.objects.only("stop_requested", "open_holds").get(pk=self.fence.run)
-        if current.stop_requested:
+        for index, proposal in proposals.items():
+            if index not in self.record.entries and index not in self.record.waiting:
+                gate.wait(self.fence, proposal)
+        with Batch() as batch:
+            held, free = batch.ask(_HELD, run=self.fence.run), batch.ask(_FREE, run=self.fence.run)
+        open_holds, stop_requested = held.one()
+        if stop_requested:
             endings.stop(self.fence)
             return
-        for index, proposal in proposals.items():
-            if index not in self.record.entries:
-                gate.wait(self.fence, proposal)
         points.reach("before-park")
-        self._check_still_held(current)
+        self._check_still_held(open_holds, bool(free.all()))
         self._stop(self.wakes)
         points.reach("after-park")
 
     def _stop(self, wakes: int) -> None:
         lifecycle.park(self.fence, wakes, credentials=self.record.credentials())
 
-    def _check_still_held(self, current: Run) -> None:
+    def _check_still_held(self, open_holds: int, free: bool) -> None:
         """A run stands still while a hold binds all of it, or each call that it waits for; what is released from
         now on counts in `wakes`. One that was released since the load is seen here, and so is a call that was
         put back and waits for nothing."""
-        if current.open_holds and self.run.holds.open().exists():
+        if open_holds and self.run.holds.open().exists():
             return
-        if self.run.steps.pending().filter(open_holds=0).exists():
+        if free:
             raise LostRace("something that it wants may start")
 
     def _hand_back_due(self) -> bool:

@@ -6,19 +6,19 @@ evidence, which moves nothing.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
-from runs import allowance, effects, points, snapshots, statements, values
+from runs import allowance, effects, points, prepared, snapshots, statements, values
 from runs.exceptions import EpochLost
 from runs.gate import Proposal
 from runs.invocation import Job, Known
 from runs.lifecycle import Fence
 from runs.models import Run, Step
+from runs.prepared import Given, Query, Row, Rows
 from runs.replay import Entry
 from runs.states import StepStatus
 from runs.tools import declared
@@ -41,6 +41,18 @@ COLUMNS = (
 )
 
 
+STEPS = Rows(lambda: Step.objects.filter(run=Given("run")).order_by("index").values_list(*COLUMNS))
+_MINE = Rows(
+    lambda: (
+        Run.objects.filter(pk=Given("run"), status="running", epoch=Given("epoch"), token=Given("token"))
+        .order_by()
+        .values_list("open_holds", "stop_requested")
+    )
+)
+_ROW = Query(lambda: Step.objects.filter(run=Given("run"), index=Given("index")).order_by())
+_STEP = Rows(lambda: _ROW.made().values_list(*COLUMNS))
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A receipt that may ride in the commit of the next intent. `sent`: the call it came of, if any."""
@@ -55,22 +67,25 @@ class Pending:
 
 class Record:
     """`open_holds` is what the last commit or look saw: holds that bind the run, and one more if it is to stop.
-    `seen`: nothing happened since."""
+    `seen`: nothing happened since. `waiting`: calls that the gate gave a row and a hold."""
 
-    def __init__(self, fence: Fence, run: Run) -> None:
+    def __init__(self, fence: Fence, run: Run, steps: Iterable[Row]) -> None:
         self.fence = fence
         self.run = run
         self.entries: dict[int, Entry] = {}
-        self.load(Step.objects.filter(run=run))
+        self._keep(steps)
         self.open_holds = run.open_holds
         self.seen = False
+        self.waiting: set[int] = set()
         self.steps_made = 0
         self._pending: Pending | None = None
 
-    def load(self, steps: QuerySet[Step]) -> None:
-        """Reads these steps as they are stored now."""
-        for row in steps.values_list(*COLUMNS).order_by("index"):
-            self.entries[row[1]] = Entry(*row)
+    def load(self, index: int) -> None:
+        """Reads a step as it is stored now."""
+        self._keep(_STEP.all(run=self.fence.run, index=index))
+
+    def _keep(self, rows: Iterable[Row]) -> None:
+        self.entries.update((row[1], Entry(*row)) for row in rows)
 
     def settled(self, index: int) -> bool:
         return index in self.entries and self.entries[index].is_settled
@@ -116,7 +131,7 @@ class Record:
     ) -> Entry:
         """A call that waited may have been edited and decided on since it was loaded: its row says so."""
         tool = proposal.call.tool
-        row = self._row(proposal.index) if before and not decision else None
+        row = self._row(proposal.index) if before else None
         return Entry(
             id=before.id if before else 0,
             index=proposal.index,
@@ -134,9 +149,7 @@ class Record:
         )
 
     def _row(self, index: int) -> Step:
-        return Step.objects.only("executed", "executed_digest", "decision").get(
-            run=self.fence.run, index=index
-        )
+        return _ROW.get(run=self.fence.run, index=index)
 
     def _receipt(
         self, proposal: Proposal, entry: Entry, effect: str, decision: dict[str, str] | None
@@ -163,6 +176,31 @@ class Record:
         if self._pending is not None:
             self.boundary("", {})
 
+    @property
+    def rides(self) -> bool:
+        """Whether a receipt that waits is one statement, so that it can go with others."""
+        return self._pending is None or not (self.run.metered or self._pending.also)
+
+    def write(self, batch: prepared.Batch) -> Callable[[], object]:
+        """The receipt that waits, as `gate.First`. Until the transaction is committed it waits here."""
+        pending = self._pending
+        if pending is None:
+            return lambda: None
+        points.reach("before-boundary")
+        told = {**self.fence.parameters(), **pending.parameters}
+        asked = batch.row(statements.BOUNDARY[pending.settles, ""], told)
+        return lambda: self._look_at(asked.first(), pending.settles)
+
+    def committed(self) -> None:
+        if self._pending is not None:
+            self._pending = None
+            points.reach("after-boundary")
+
+    def left_behind(self) -> None:
+        """The run is lost to this worker: what waits to be written is evidence."""
+        pending, self._pending = self._pending, None
+        self._keep_as_evidence(pending)
+
     def boundary(self, starts: str, parameters: dict[str, Any]) -> bool:
         """One commit: the receipt that waits and the intent that starts. False: a hold or a stop came; the
         receipt is in, and nothing was dispatched. Raises EpochLost; the receipt is then kept as evidence."""
@@ -170,21 +208,27 @@ class Record:
         settles = pending.settles if pending else ""
         if not settles and not starts:
             return True
+        points.reach("before-boundary")
         row = self._commit(pending, settles, starts, parameters)
         if row is None:
             self._keep_as_evidence(pending)
+        intents = self._look_at(row, settles)
+        points.reach("after-boundary")
+        return not starts or intents == 1
+
+    def _look_at(self, row: Row | None, settles: str) -> int:
+        """What the run's row said when a receipt or an intent came to it; how many intents. Raises EpochLost."""
+        if row is None:
             raise EpochLost(f"run {self.fence.run} is not under epoch {self.fence.epoch} any more")
         holds, stopping, _, receipts, intents = row
         if settles and receipts != 1:
             raise AssertionError(f"run {self.fence.run}: a receipt found no step to settle")
         self.open_holds, self.seen = holds + int(stopping), True
-        points.reach("after-boundary")
-        return not starts or intents == 1
+        return int(intents)
 
     def look(self) -> None:
         """Sees holds and a stop without a commit. Raises EpochLost."""
-        mine = Run.objects.filter(pk=self.fence.run, status="running", epoch=self.fence.epoch)
-        row = mine.filter(token=self.fence.token).values_list("open_holds", "stop_requested").first()
+        row = _MINE.first(**self.fence.parameters())
         if row is None:
             raise EpochLost(f"run {self.fence.run} is not under epoch {self.fence.epoch} any more")
         self.open_holds, self.seen = row[0] + int(row[1] is not None), True
@@ -192,16 +236,22 @@ class Record:
     def _commit(
         self, pending: Pending | None, settles: str, starts: str, parameters: dict[str, Any]
     ) -> tuple[Any, ...] | None:
-        told = {**self.fence.parameters(), **(pending.parameters if pending else {}), **parameters}
+        told = {
+            **self.fence.parameters(),
+            **(pending.parameters if pending else {}),
+            **parameters,
+        }
         if pending is None or not (self.run.metered or pending.also):
-            return statements.row(statements.BOUNDARY[settles, starts], told)
+            return prepared.row(statements.BOUNDARY[settles, starts], told)
         with transaction.atomic():
-            row = statements.row(statements.BOUNDARY[settles, starts], told)
+            row = prepared.row(statements.BOUNDARY[settles, starts], told)
             if row is not None:
                 if pending.also is not None:
                     pending.also()
                 unsent = pending.known.kind in ("unsent", "refused")
+                points.reach("mid-boundary")
                 allowance.settle(self.run, pending.parameters["done"], pending.usage, unsent=unsent)
+                points.reach("committing-boundary")
         return row
 
     def _keep_as_evidence(self, pending: Pending | None) -> None:

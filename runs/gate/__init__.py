@@ -16,7 +16,7 @@ from runs.gate.contract import (
     Verdict,
     register,
 )
-from runs.gate.passing import arrive, come_back, go_again
+from runs.gate.passing import Back, arrive, back, come_back, go_again
 from runs.gate.placing import (
     below,
     draw_again,
@@ -35,6 +35,7 @@ from runs.gate.placing import (
 __all__ = [
     "Asked",
     "Authority",
+    "Back",
     "Go",
     "Held",
     "Pass",
@@ -43,6 +44,7 @@ __all__ = [
     "Settled",
     "Verdict",
     "arrive",
+    "back",
     "below",
     "come_back",
     "draw_again",

@@ -4,7 +4,7 @@
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -12,6 +12,7 @@ from runs.exceptions import PermitRefused
 from runs.facts import Change, Reading
 from runs.invocation import Known
 from runs.models import Run, Step
+from runs.prepared import Batch
 from runs.tools.calls import Call
 
 
@@ -62,7 +63,8 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Goes with an approval or a question hold to whoever makes a request of it."""
+    """Goes with an approval or a question hold to whoever makes a request of it; `foreseen` is what `foresee` read
+    for it."""
 
     proposal: Proposal
     verdict: Verdict
@@ -70,19 +72,49 @@ class Asked:
     changes: Sequence[Change] = ()
     reason: str = ""
     form: dict[str, Any] = field(default_factory=dict)
+    foreseen: Any = None
+
+
+class First(Protocol):
+    """Something that is written first in the transaction in which people are asked."""
+
+    def write(self, batch: Batch) -> Callable[[], object]:
+        """Asked of the transaction's first batch; what comes back is called at its end. It raises EpochLost."""
+
+    def committed(self) -> None:
+        """The transaction is."""
+
+
+class Nothing:
+    """Nothing is written first."""
+
+    def write(self, batch: Batch) -> Callable[[], object]:
+        return lambda: None
+
+    def committed(self) -> None:
+        return None
+
+
+NOTHING = Nothing()
 
 
 class Authority(Protocol):
     """What `approvals` registers."""
 
     def judge(self, proposal: Proposal) -> Verdict:
-        """Policy on a call, or on a question; never raises: what goes wrong is a *hold* that says so."""
+        """Policy on a call, or on a question. What goes wrong is a *hold* that says so; only a database that went
+        away is raised."""
 
-    def permit(self, step: Step) -> Permit | None:
-        """The approval in force for this call, if there is one."""
+    def foresee(self, batch: Batch, terms: Any) -> Callable[[], Any]:
+        """Asks, in the round trip in which the run is locked, for what a call's first request will be made of.
+        `terms` are a verdict's; what comes of it goes into `Asked.foreseen`."""
 
-    def consume(self, run: Run, step: Step, permit: Permit, verdict: Verdict) -> None:
-        """Uses the permit up, under the run's lock. Raises PermitRefused (lapsed, void, policy stricter)."""
+    def permitting(self, batch: Batch, step: int) -> Callable[[], Permit | None]:
+        """Asks for the approval in force for the call that has this row."""
+
+    def consume(self, proposal: Proposal, step: Step, permit: Permit, verdict: Verdict) -> None:
+        """Uses the permit up, under the run's lock. It may go with the intent in one `Batch`, and raises what it
+        raises at that one's end: PermitRefused (lapsed, void, policy stricter)."""
 
     def revoke(self, step: Step, why: str) -> None:
         """Policy denies a call that was approved, under the run's lock: nothing of it stands any more."""
@@ -98,10 +130,13 @@ class _Nobody:
         verdict: Literal["allow", "hold"] = "hold" if proposal.call.tool.properties.effect else "allow"
         return Verdict(verdict, "default", "no policy is registered")
 
-    def permit(self, step: Step) -> Permit | None:
-        return None
+    def foresee(self, batch: Batch, terms: Any) -> Callable[[], Any]:
+        return lambda: None
 
-    def consume(self, run: Run, step: Step, permit: Permit, verdict: Verdict) -> None:
+    def permitting(self, batch: Batch, step: int) -> Callable[[], Permit | None]:
+        return lambda: None
+
+    def consume(self, proposal: Proposal, step: Step, permit: Permit, verdict: Verdict) -> None:
         raise PermitRefused("void", "no policy is registered")
 
     def revoke(self, step: Step, why: str) -> None:

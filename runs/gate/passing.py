@@ -7,10 +7,10 @@ leads to *allow*.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runs import allowance, credentials, dependencies, effects, facts, journal
+from runs import allowance, credentials, dependencies, effects, facts
 from runs.exceptions import (
     BadEstimate,
     Denied,
@@ -23,53 +23,89 @@ from runs.exceptions import (
 )
 from runs.facts import Change, Reading
 from runs.gate import placing, waits
-from runs.gate.contract import Asked, Go, Held, Pass, Permit, Proposal, Settled, Verdict, authority
+from runs.gate.contract import (
+    NOTHING,
+    Asked,
+    First,
+    Go,
+    Held,
+    Pass,
+    Permit,
+    Proposal,
+    Settled,
+    Verdict,
+    authority,
+)
 from runs.invocation import Known
 from runs.lifecycle import Fence
 from runs.models import Hold, Step
 from runs.models.fact import Moment
+from runs.prepared import Batch, Given, Query
 from runs.states import Cause, EffectState, StepStatus
 from runs.tools.calls import Call
 
+_STEP = Query(lambda: Step.objects.filter(pk=Given("step")).order_by())
+_HOLDS = Query(lambda: Hold.objects.filter(step=Given("step")).order_by("released_at", "opened_at", "pk"))
 
-def arrive(fence: Fence, proposal: Proposal) -> Pass:
-    """A call at the gate for the first time. Raises EpochLost, LostRace."""
+
+def arrive(fence: Fence, proposal: Proposal, *, first: First) -> Pass:
+    """A call at the gate for the first time. `first` writes what the agent made it of, in the transaction in which
+    people are asked. Raises EpochLost, LostRace."""
     try:
-        return _arrive(fence, proposal)
+        return _arrive(fence, proposal, first)
     except Obstacle as obstacle:
         return placing.obstructed(fence, proposal, obstacle)
 
 
-def come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A call that was here before, as it is now; what held it, the last to be released last; and the approval in
+    force for it."""
+
+    step: Step
+    holds: Sequence[Hold]
+    permit: Permit | None
+
+
+def back(step: int) -> Back:
+    with Batch() as batch:
+        row, holds = batch.ask(_STEP, step=step), batch.ask(_HOLDS, step=step)
+        permit = authority().permitting(batch, step)
+    return Back(row.one(), holds.all(), permit())
+
+
+def come_back(fence: Fence, proposal: Proposal, found: Back) -> Pass:
     """A call that was here before and has no open hold now: what was said of it in between decides."""
     try:
-        return _having_waited(step, _come_back(fence, proposal, step))
+        return _having_waited(found, _come_back(fence, proposal, found))
     except Obstacle as obstacle:
         return placing.obstructed(fence, proposal, obstacle)
 
 
-def go_again(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+def go_again(fence: Fence, proposal: Proposal, found: Back) -> Pass:
     """A dispatched call of which nobody knows whether it acted, and that may be made again with its key. Where
     what it needs is not there it stays in doubt until it is."""
     try:
         given = _needs(proposal.call)
     except Obstacle as obstacle:
         return placing.obstructed(fence, proposal, obstacle)
-    return _having_waited(step, Go(step.sent, step.pk, step.attempt + 1, credentials=given, unsure=True))
+    step = found.step
+    again = Go(step.sent, step.pk, step.attempt + 1, credentials=given, unsure=True)
+    return _having_waited(found, again)
 
 
-def _having_waited(step: Step, passed: Pass) -> Pass:
+def _having_waited(found: Back, passed: Pass) -> Pass:
     """With the services that it was held for, which its tool may not name: that it got through says that they are
     back. The ledger goes on saying of a call that ends here that an attempt was refused."""
-    if isinstance(passed, Settled) and not passed.effect and step.effect == EffectState.REFUSED:
+    if isinstance(passed, Settled) and not passed.effect and found.step.effect == EffectState.REFUSED:
         return replace(passed, effect=EffectState.REFUSED)
     if not isinstance(passed, Go):
         return passed
-    waited = step.holds.filter(cause=Cause.DEPENDENCY).values_list("subject", flat=True)
-    return replace(passed, waited_for=tuple(sorted(set(waited))))
+    waited = {hold.subject for hold in found.holds if hold.cause == Cause.DEPENDENCY}
+    return replace(passed, waited_for=tuple(sorted(waited)))
 
 
-def _arrive(fence: Fence, proposal: Proposal) -> Pass:
+def _arrive(fence: Fence, proposal: Proposal, first: First) -> Pass:
     if (waiting := waits.begin(fence, proposal)) is not None:
         return waiting
     if proposal.call.tool.builtin:
@@ -78,34 +114,34 @@ def _arrive(fence: Fence, proposal: Proposal) -> Pass:
     if verdict.verdict == "deny":
         return _denied(proposal, verdict)
     if verdict.verdict == "hold":
-        return _ask_approval(fence, proposal, verdict, why=verdict.why)
+        return _ask_approval(fence, proposal, verdict, why=verdict.why, first=first)
     return Go(proposal.arguments, credentials=given)
 
 
-def _come_back(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+def _come_back(fence: Fence, proposal: Proposal, found: Back) -> Pass:
+    step, holds = found.step, found.holds
     if known := effects.from_evidence(step):  # it is known after all what came of an earlier attempt
-        return _known_by_now(step, known)
-    last = step.holds.order_by("released_at").last()
+        return _known_by_now(found, known)
+    last = holds[-1] if holds else None
     if last is None or step.status == StepStatus.PROPOSED:
-        passed = _arrive(fence, proposal)
+        passed = _arrive(fence, proposal, NOTHING)
         if isinstance(passed, Go):
             return replace(passed, step=step.pk, attempt=step.attempt + 1)
         return passed
-    if no := _refusal(step):
+    if no := _refusal(holds):
         return _expired(proposal, no) if no.resolution == "expired" else _rejected(proposal, no)
-    return waits.over(proposal, step, last) or _approved(fence, proposal, step)
+    return waits.over(proposal, step, last) or _approved(fence, proposal, found)
 
 
-def _known_by_now(step: Step, known: Known) -> Settled:
+def _known_by_now(found: Back, known: Known) -> Settled:
     """An approval of another attempt is not used any more."""
-    revoke = "it is known now what came of the call" if authority().permit(step) else ""
+    revoke = "it is known now what came of the call" if found.permit else ""
     return Settled(known, effect=effects.state_after(known), revoke=revoke)
 
 
-def _refusal(step: Step) -> Hold | None:
+def _refusal(holds: Sequence[Hold]) -> Hold | None:
     """The hold that a person or its time ended with a no. It stands, whatever else was released after it."""
-    ended = step.holds.filter(resolution__in=("expired", "rejected"))
-    return ended.order_by("released_at").last()
+    return next((hold for hold in reversed(holds) if hold.resolution in ("expired", "rejected")), None)
 
 
 def _judged(proposal: Proposal) -> tuple[Verdict, dict[str, str]]:
@@ -135,9 +171,17 @@ def look(call: Call[Any], arguments: str) -> list[Reading]:
     return facts.look(call.tool, call.tool.signature.read(arguments))
 
 
-def _ask_approval(fence: Fence, proposal: Proposal, verdict: Verdict, *, why: str, reason: str = "") -> Held:
+def _ask_approval(
+    fence: Fence,
+    proposal: Proposal,
+    verdict: Verdict,
+    *,
+    why: str,
+    reason: str = "",
+    first: First = NOTHING,
+) -> Held:
     asked = Asked(proposal, verdict, look(proposal.call, proposal.arguments), reason=reason)
-    placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=why)
+    placing.ask_people(fence, proposal, Cause.APPROVAL, asked, why=why, first=first)
     return Held()
 
 
@@ -164,13 +208,13 @@ def _rejected(proposal: Proposal, hold: Hold) -> Settled:
 # -- Approved ------------------------------------------------------------------------------
 
 
-def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+def _approved(fence: Fence, proposal: Proposal, found: Back) -> Pass:
+    step, permit = found.step, found.permit
     if step.permit and not proposal.call.tool.properties.effect:
         # The permit was used, and the worker died before the result was kept.
         return Go(step.sent, step.pk, step.attempt + 1, credentials=_needs(proposal.call))
-    permit = authority().permit(step)
     if permit is None:
-        return _without_permit(fence, proposal, step)
+        return _without_permit(fence, proposal, step, found.holds)
     if step.tool_version != proposal.call.tool.version:
         verdict, why = authority().judge(proposal), "the tool changed since the approval"
         return _ask_approval(fence, proposal, verdict, why=why, reason="tool")
@@ -182,12 +226,12 @@ def _approved(fence: Fence, proposal: Proposal, step: Step) -> Pass:
     return replace(passed, credentials=given) if isinstance(passed, Go) else passed
 
 
-def _without_permit(fence: Fence, proposal: Proposal, step: Step) -> Pass:
+def _without_permit(fence: Fence, proposal: Proposal, step: Step, holds: Sequence[Hold]) -> Pass:
     """Held for something else than an approval, or the approval was voided behind another hold."""
     verdict, given = _judged(proposal)
     if verdict.verdict == "deny":
         return _denied(proposal, verdict)
-    if verdict.verdict == "allow" and not step.holds.filter(cause=Cause.APPROVAL).exists():
+    if verdict.verdict == "allow" and all(hold.cause != Cause.APPROVAL for hold in holds):
         return Go(proposal.arguments, step.pk, step.attempt + 1, credentials=given)
     why, reason = "no approval is in force for this call", "lapsed"
     if step.attempt and step.effect == EffectState.REFUSED:
@@ -240,14 +284,13 @@ def _consume(
     attempt = step.attempt + 1
     try:
         want = placing.will_use(proposal, permit.arguments)
-        with placing.committing(fence, proposal.ancestors) as run:
-            authority().consume(run, step, permit, verdict)
+        with placing.committing_approved(fence, proposal) as run:
+            placing.intend_approved(fence, proposal, run, permit)
             if readings:
                 facts.keep(step, readings, Moment.CALL)
-            placing.intend(fence, proposal, permit)
-            told = {"index": step.index, "permit": permit.ref, "digest": permit.digest}
-            journal.write(run, fence.actor, "dispatched", **told)
-            allowance.reserve(run, tool, want, index=step.index)
+            authority().consume(proposal, step, permit, verdict)
+            if run is not None:
+                allowance.reserve(run, tool, want, index=step.index)
     except BadEstimate as error:
         return Settled(effects.refused(ToolFailed("BadEstimate", str(error)), tool), revoke=str(error))
     except PermitRefused as refused:

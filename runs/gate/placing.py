@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from django.db import transaction
 from runs import (
     allowance,
     children,
+    clock,
     dependencies,
     effects,
     facts,
@@ -19,6 +21,7 @@ from runs import (
     journal,
     lifecycle,
     points,
+    prepared,
     statements,
     values,
 )
@@ -34,13 +37,20 @@ from runs.exceptions import (
     Short,
 )
 from runs.facts import Reading
-from runs.gate.contract import Asked, Held, Permit, Proposal, authority
+from runs.gate.contract import NOTHING, Asked, First, Held, Permit, Proposal, authority
 from runs.holds import Terms
 from runs.invocation import Job
 from runs.lifecycle import Fence
 from runs.models import Hold, Run, Step
 from runs.models.fact import Moment
+from runs.prepared import Batch, Given, Query
 from runs.states import Cause, EffectState, StepStatus
+
+_STEP = Query(lambda: Step.objects.filter(run=Given("run"), index=Given("index")).order_by())
+
+
+#: So that what hangs on a new step can be written with it.
+_NUMBER = "SELECT nextval(pg_get_serial_sequence('runs_step', 'id'))"
 
 
 def agent(proposal: Proposal) -> Actor:
@@ -49,18 +59,29 @@ def agent(proposal: Proposal) -> Actor:
 
 def row(run: Run, proposal: Proposal, *, status: StepStatus = StepStatus.HELD) -> Step:
     """The call's step; one that has none yet gets it. `run` is locked."""
+    step = _STEP.first(run=run.pk, index=proposal.index)
+    if step is None:
+        step = _new(run, proposal, status)
+        prepared.insert(step)
+    return _as_it_is(step, proposal)
+
+
+def _new(run: Run, proposal: Proposal, status: StepStatus, pk: int | None = None) -> Step:
     tool = proposal.call.tool
-    step, _ = Step.objects.get_or_create(
+    return Step(
+        pk=pk,
         run=run,
         index=proposal.index,
-        defaults={
-            "tool": tool.name,
-            "tool_version": tool.version,
-            "arguments": proposal.arguments,
-            "arguments_digest": values.digest(proposal.arguments),
-            "status": status,
-        },
+        tool=tool.name,
+        tool_version=tool.version,
+        arguments=proposal.arguments,
+        arguments_digest=values.digest(proposal.arguments),
+        status=str(status),
     )
+
+
+def _as_it_is(step: Step, proposal: Proposal) -> Step:
+    tool = proposal.call.tool
     if step.tool_version != tool.version:  # a deploy changed the tool while the call waited
         Step.objects.filter(pk=step.pk).update(tool_version=tool.version)
         step.tool_version = tool.version
@@ -73,31 +94,62 @@ def wait(fence: Fence, proposal: Proposal) -> None:
         step = row(lifecycle.lock_fenced(fence), proposal)
         if step.status == StepStatus.HELD and not step.holds.exists():
             Step.objects.filter(pk=step.pk).update(status=StepStatus.PROPOSED)
+        points.committing("wait")
 
 
 # -- Holds -------------------------------------------------------------------------
 
 
-def ask_people(fence: Fence, proposal: Proposal, cause: Cause, asked: Asked, *, why: str) -> Hold:
+def ask_people(
+    fence: Fence,
+    proposal: Proposal,
+    cause: Cause,
+    asked: Asked,
+    *,
+    why: str,
+    first: First = NOTHING,
+) -> None:
     """The step's row (if it has none yet), what was seen, and the hold, in one transaction.
 
     Raises AncestorHeld, EpochLost.
     """
     with transaction.atomic():
         children.share(proposal.ancestors)  # people are not asked for a run that may do nothing
-        run = lifecycle.lock_fenced(fence)
-        step = row(run, proposal)
-        if asked.readings:
-            facts.keep(step, asked.readings, Moment.PROPOSAL)
-        return holds.place(
-            run,
-            cause=cause,
-            actor=agent(proposal),
-            step=step,
-            why=why,
-            terms=Terms(expires_in=asked.verdict.expires_in),
-            context=asked,
-        )
+        with Batch() as batch:
+            written = first.write(batch)
+            locked = lifecycle.locking_fenced(batch, fence)
+            at = clock.asked(batch)
+            known = batch.ask(_STEP, run=fence.run, index=proposal.index)
+            number = batch.row(_NUMBER, ())
+            foreseen = authority().foresee(batch, asked.verdict.terms)
+        written()
+        run, step = locked(), known.first()
+        if step is not None:
+            _hold(run, proposal, cause, _as_it_is(step, proposal), asked, why=why, at=at())
+        else:
+            asked = replace(asked, foreseen=foreseen())
+            step = _new(run, proposal, StepStatus.HELD, number.one()[0])
+            with Batch():  # nothing has to be asked any more
+                prepared.insert(step)
+                _hold(run, proposal, cause, step, asked, why=why, at=at())
+    first.committed()
+
+
+def _hold(
+    run: Run, proposal: Proposal, cause: Cause, step: Step, asked: Asked, *, why: str, at: datetime
+) -> None:
+    if asked.readings:
+        facts.keep(step, asked.readings, Moment.PROPOSAL)
+    holds.place(
+        run,
+        cause=cause,
+        actor=agent(proposal),
+        step=step,
+        why=why,
+        terms=Terms(expires_in=asked.verdict.expires_in),
+        context=asked,
+        at=at,
+    )
 
 
 def unreadable(fence: Fence, proposal: Proposal, step: Step, readings: list[Reading]) -> Held:
@@ -246,11 +298,26 @@ def committing(fence: Fence, ancestors: Sequence[Any]) -> Iterator[Run]:
         if run.open_holds or run.stop_requested:
             raise LostRace("a hold or a stop came first")
         yield run
+        points.committing("start")
+
+
+@contextmanager
+def committing_approved(fence: Fence, proposal: Proposal) -> Iterator[Run | None]:
+    """The same for a call with a permit. An effect that draws on nothing and has no run above goes in one round trip:
+    its intent asks all of this of the run's row, and locks it; then there is no row to look at."""
+    if not proposal.call.tool.properties.effect or proposal.ancestors or proposal.metered:
+        with committing(fence, proposal.ancestors) as run:
+            yield run
+        return
+    with transaction.atomic():
+        with Batch():
+            yield None
+        points.committing("start")
 
 
 def put_off(fence: Fence, jobs: Iterable[Job]) -> None:
-    """Effects that begin some time after their intent, because calls beside them took theirs at the gate, may act
-    for longer than it says. Raises EpochLost."""
+    """Effects that begin some time after their intent, because it waited for the run's row or calls beside them took
+    theirs at the gate, may act for longer than it says. Raises EpochLost."""
     for job in jobs:
         tool = job.call.tool
         if tool.properties.effect and job.waited() > settings.ACT_MARGIN / 2:
@@ -286,7 +353,7 @@ def start(fence: Fence, proposal: Proposal, arguments: str) -> Step:
     want = will_use(proposal, arguments)
     with committing(fence, proposal.ancestors) as run:
         step = row(run, proposal, status=StepStatus.PROPOSED)
-        intend(fence, proposal, None)
+        intend(fence, proposal)
         allowance.reserve(run, proposal.call.tool, want, index=step.index)
     return step
 
@@ -313,21 +380,39 @@ def draw_again(fence: Fence, proposal: Proposal, job: Job) -> bool:
     return True
 
 
-def intend(fence: Fence, proposal: Proposal, permit: Permit | None) -> None:
-    """The intent of a call that has its row, in the transaction of its start. Raises LostRace."""
+def intend(fence: Fence, proposal: Proposal) -> None:
+    """The intent of an allowed call that has its row, in the transaction of its start. Raises LostRace."""
     tool = proposal.call.tool
     if tool.properties.effect:
-        told = {**fence.parameters(), **intent(fence, proposal.index, tool, permit=permit)}
-        written = statements.row(statements.BOUNDARY["", "row"], told)
-        if written is None or written[4] != 1:
+        _dispatch(fence, statements.BOUNDARY["", "row"], intent(fence, proposal.index, tool))
+
+
+def intend_approved(fence: Fence, proposal: Proposal, run: Run | None, permit: Permit) -> None:
+    """The same of a call with a permit, and its entry in the journal. Raises LostRace."""
+    tool = proposal.call.tool
+    told = {"index": proposal.index, "permit": permit.ref, "digest": permit.digest}
+    if tool.properties.effect:
+        entry = journal.parameters(fence.actor, "dispatched", told)
+        _dispatch(fence, statements.DISPATCH, {**intent(fence, proposal.index, tool, permit=permit), **entry})
+        return
+    assert run is not None
+    Step.objects.filter(run=fence.run, index=proposal.index).update(
+        permit=permit.ref,
+        decision=permit.decision,
+        executed=permit.arguments if permit.edited else None,
+        executed_digest=permit.digest if permit.edited else "",
+    )
+    journal.write(run, fence.actor, "dispatched", **told)
+
+
+def _dispatch(fence: Fence, statement: str, told: dict[str, Any]) -> None:
+    def written(row: prepared.Row | None) -> None:
+        if row is None or row[4] != 1:
             raise LostRace("the call could not be dispatched: a hold came first")
-    elif permit is not None:
-        Step.objects.filter(run=fence.run, index=proposal.index).update(
-            permit=permit.ref,
-            decision=permit.decision,
-            executed=permit.arguments if permit.edited else None,
-            executed_digest=permit.digest if permit.edited else "",
-        )
+        if "verb" in told:
+            points.committing("dispatched")
+
+    prepared.write(statement, {**fence.parameters(), **told}, then=written)
 
 
 def intent(fence: Fence, index: int, tool: Any, *, permit: Permit | None = None) -> dict[str, Any]:

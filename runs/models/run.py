@@ -39,10 +39,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         """Running under a lease that ran out."""
         return self.filter(status=RunStatus.RUNNING, lease_until__lt=now)
 
-    def unheld(self) -> Self:
-        """Suspended with nothing holding them: somebody died between release and resume."""
-        return self.filter(status=RunStatus.SUSPENDED).exclude(holds__released_at__isnull=True)
-
     def orphaned(self) -> Self:
         """Live below a run that has ended or is to stop."""
         above = Q(parent__status__in=sorted(ENDED)) | Q(parent__stop_requested__isnull=False)

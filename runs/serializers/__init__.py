@@ -23,6 +23,7 @@ from runs.serializers.made import agent, listed, shown, step, version, with_hold
 from runs.serializers.told import (
     CHILDREN,
     AgentsList,
+    Asked,
     Effect,
     Failure,
     ListedRun,
@@ -45,6 +46,7 @@ __all__ = [
     "MAX_WAIT",
     "PAGE",
     "AgentsList",
+    "Asked",
     "Body",
     "Compensate",
     "Effect",

@@ -4,7 +4,7 @@ import json
 import uuid
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import F, Prefetch, QuerySet
 from django.urls import reverse
 
 from runs import allowance, stops
@@ -12,6 +12,7 @@ from runs.agents import Agent
 from runs.models import Allowance, Hold, Run, Step
 from runs.serializers.told import (
     CHILDREN,
+    Asked,
     Effect,
     Failure,
     ListedRun,
@@ -34,7 +35,8 @@ def with_holds(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Runs together with their open holds: one query more, however many runs."""
     holds = Hold.objects.open().select_related("step")
     shown = ("run_id", "cause", "subject", "why", "step__index", "opened_by_name", "opened_at", "expires_at")
-    return runs.prefetch_related(Prefetch("holds", holds.only(*shown), to_attr="standing"))
+    holds = holds.only(*shown).annotate(asked=F("detail__inquiry"))
+    return runs.prefetch_related(Prefetch("holds", holds, to_attr="standing"))
 
 
 def listed(run: Run) -> ListedRun:
@@ -110,6 +112,7 @@ def _waiting(hold: Hold) -> WaitingFor:
         by=hold.opened_by_name,
         since=hold.opened_at,
         until=hold.expires_at,
+        asked=Asked(**asked) if (asked := getattr(hold, "asked", None)) else None,
     )
 
 

@@ -41,6 +41,14 @@ class Failure(BaseModel):
     message: str
 
 
+class Asked(BaseModel):
+    """A question about a held call; whoever submitted the run may answer it."""
+
+    id: int
+    text: str
+    at: datetime
+
+
 class WaitingFor(BaseModel):
     """An open hold: one reason why the run, or one step of it, may not go on."""
 
@@ -54,6 +62,7 @@ class WaitingFor(BaseModel):
     by: Annotated[str, Field(description="Who or what placed it.")]
     since: datetime
     until: Annotated[datetime | None, Field(description="When it ends by itself.")]
+    asked: Annotated[Asked | None, Field(description="What a reviewer wants to know before deciding.")] = None
 
 
 class ListedRun(BaseModel):

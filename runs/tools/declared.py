@@ -91,6 +91,10 @@ def fact(
     return lambda function: Fact(function, source=source, kind=kind, tolerance=tolerance, fresh_for=fresh_for)
 
 
+#: More of them nobody answers with care.
+QUESTIONS = 3
+
+
 @dataclass(frozen=True)
 class Properties:
     """What a tool declares about itself; see `tool`."""
@@ -106,6 +110,7 @@ class Properties:
     raises: tuple[type[Exception], ...] = ()
     refuses: tuple[type[Exception], ...] = ()
     consequence: str = ""
+    questions: tuple[str, ...] = ()
     on_interrupt: Interrupt = "finish"
     on_drift: Drift = "ask"
     estimate: Estimate | None = None
@@ -170,12 +175,14 @@ class Tool(Generic[P, T]):
                 )
         if missing := self._estimates_from() - names:
             raise TypeError(f"{self.name}: estimate= needs {sorted(missing)}, no arguments here")
-        for text in (self.headline, self.properties.consequence):
+        for text in (self.headline, self.properties.consequence, *self.properties.questions):
             fields = {f.split(".")[0].split("[")[0] for _, f, _, _ in string.Formatter().parse(text) if f}
             if unknown := fields - names:
                 raise TypeError(f"{self.name}: {text!r} names {sorted(unknown)}, which are no arguments")
         if not self.properties.effect and (self.properties.verify or self.properties.refuses):
             raise TypeError(f"{self.name}: verify= and refuses= are for tools with effect=True")
+        if len(self.properties.questions) > QUESTIONS:
+            raise TypeError(f"{self.name}: {len(self.properties.questions)} questions; at most {QUESTIONS}")
         self._refuse_misnamed()
         for word in ("compensate", "release"):
             self._refuse_unfit_undo(word, getattr(self.properties, word))
@@ -258,6 +265,7 @@ def tool(
     raises: tuple[type[Exception], ...] = (),
     refuses: tuple[type[Exception], ...] = (),
     consequence: str = "",
+    questions: Sequence[str] = (),
     on_interrupt: Interrupt = "finish",
     on_drift: Drift = "ask",
     estimate: Estimate | None = None,
@@ -277,6 +285,8 @@ def tool(
     raises: types an agent may catch; they must be rebuildable from their `args`.
     refuses: types that say "certainly not done", given to the agent, never retried.
     consequence: what happens if a reviewer approves: effect, target, timing, reversibility.
+    questions: what a reviewer answers before approving at R2 and above, three at most, each answered by yes, no or
+        "can't tell"; with `{argument}` in them as in the headline.
     on_interrupt: what *Stop now* does to a call in flight: finish it, cancel it (its process is ended), or
         detach from it (the run goes on without it, its result arrives as evidence).
     on_drift: what comes of changed facts after an approval: ask again, or raise `Stale` in the agent to replan.
@@ -300,6 +310,7 @@ def tool(
             raises=raises,
             refuses=refuses,
             consequence=consequence,
+            questions=tuple(questions),
             on_interrupt=on_interrupt,
             on_drift=on_drift,
             estimate=estimate,

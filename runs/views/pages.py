@@ -21,7 +21,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runs import callers, clock, stops
+from runs import callers, clock, journal, stops
 from runs.callers import Caller
 from runs.exceptions import NotFound
 from runs.models import Hold, JournalEntry, Run, Snapshot, Step
@@ -95,6 +95,8 @@ def _live(request: HttpRequest, caller: Caller, run: Run) -> dict[str, Any]:
     _tell(request, steps, held)
     flying = [] if run.ended else stops.in_flight(run)
     entries = list(JournalEntry.objects.of(run.stream).order_by("-seq")[:NEWEST])
+    if not caller.sees_all:
+        entries = [journal.without_origin(entry) for entry in entries]
     alone = "step" in request.GET
     whole = not earlier and not alone
     return {

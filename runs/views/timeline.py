@@ -40,6 +40,8 @@ SAID = {
     "in_doubt": "In doubt: it may have happened",
     "evidence": "A late result came",
     "not_sent": "Not sent: certainly not done",
+    "question_put": "Asked before deciding",
+    "question_answered": "Answered what was asked",
     "overdue": "Held for longer than meant; operators were told",
     "run_again": "Run again",
     "succeeded": "Succeeded",

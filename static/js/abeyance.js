@@ -112,11 +112,15 @@
     else if (misses === 2) text.textContent = `offline since ${clock()}, showing what we last knew`;
   }
 
+  const titled = (count) => (count === "0" ? "Inbox" : `Inbox (${count})`);
+
   function announcePulse(element) {
     const said = element.querySelector(".notice-title, .pulse-pill span");
-    if (said) say(said.textContent.replace(/\s+/g, " ").trim());
+    const text = said ? said.textContent.replace(/\s+/g, " ").trim() : "";
+    if (text && text !== element.dataset.announced) say(text);
+    element.dataset.announced = text;
     const counted = element.querySelector("[data-pulse-count]");
-    if (counted) document.title = document.title.replace(/^Inbox( \(\d+\))?/, `Inbox (${counted.dataset.pulseCount})`);
+    if (counted) document.title = document.title.replace(/^Inbox( \(\d+\+?\))?/, titled(counted.dataset.pulseCount));
   }
 
   // -- Forms: one request at a time, and what was typed stays -------------------------------------------------
@@ -329,6 +333,21 @@
   document.addEventListener("htmx:sendError", (event) => lost(event.detail.elt));
   document.addEventListener("htmx:timeout", (event) => lost(event.detail.elt));
 
+  // With the swap, not after it has settled: the form is never seen without what was typed.
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.elt.id === "main" && kept.length) restore();
+    if (event.detail.elt.matches("section[id^=section-]")) noProblemAt(event.detail.elt.id);
+  });
+
+  // What was opened is no problem any more; the page's summary of problems is not sent again with it.
+  function noProblemAt(id) {
+    const link = document.querySelector(`#main [role=alert] a[href="#${id}"]`);
+    if (!link) return;
+    const summary = link.closest("[role=alert]");
+    link.closest("li").remove();
+    if (!summary.querySelector("li")) summary.remove();
+  }
+
   document.addEventListener("htmx:afterSettle", (event) => {
     const element = event.detail.elt;
     localise(document);
@@ -336,7 +355,6 @@
     if (element.matches("[data-announce]")) { announcePulse(element); return; }
     if (element.id !== "main") return;
     askForLook();
-    if (kept.length) restore();
     (element.querySelector("[data-focus]") || element).focus();
     tick();
     if (whenRenewed) whenRenewed();
@@ -370,6 +388,16 @@
       form.removeAttribute("data-auto");
       form.requestSubmit();
     }
+  }
+
+  // A passkey signs for a decision: the browser's answer goes with the form.
+  const signs = document.querySelector("form[data-passkey]");
+  if (signs && window.allauth) {
+    window.allauth.webauthn.forms.authenticateForm({ ids: { authenticate: "sign", credential: "credential" }, data: JSON.parse(signs.dataset.passkey) });
+    document.addEventListener("allauth.error", (event) => {
+      event.preventDefault();
+      trouble("The passkey was not used", "Nothing was decided. Try again, or type a code.");
+    });
   }
 
   localise(document);

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db.models import Model
 from django.test import Client
 
@@ -77,7 +77,7 @@ def foreign(db: None) -> Api:
 
 @pytest.fixture(autouse=True)
 def _no_one_was_counted() -> None:
-    cache.clear()
+    caches["process"].clear()
 
 
 @contextmanager

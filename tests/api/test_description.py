@@ -55,6 +55,7 @@ def test_description_names_every_address_and_refusal() -> None:
         "POST /api/v1/runs/{run_id}/pause": controlled,
         "POST /api/v1/runs/{run_id}/stop": controlled,
         "POST /api/v1/runs/{run_id}/resume": controlled,
+        "POST /api/v1/runs/{run_id}/answers": sorted([*controlled, "403"]),
         "POST /api/v1/runs/{run_id}/accept": sorted([*controlled, "403"]),
         "POST /api/v1/runs/{run_id}/look-again": sorted([*controlled, "403"]),
         **{

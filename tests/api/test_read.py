@@ -60,6 +60,7 @@ def test_read_says_what_a_run_waits_for(api: Api) -> None:
             "by": "desk",
             "since": iso(hold.opened_at),
             "until": iso(hold.expires_at),
+            "asked": None,
         }
     ]
     holds.release(hold.pk, actor=SYSTEM, resolution="approved")

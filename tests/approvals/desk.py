@@ -23,10 +23,23 @@ from runs.agents import RunContext, agent
 from runs.exceptions import AgentError
 from runs.models import JournalEntry, Run, Step
 from runs.tools import ToolContext, ask, declared, fact, outcomes, together, tool
+from tests.care import YES, care, open_all, step_up
 
 OWNER = "owen@example.org"
 # Rooms that tests reach through the desk.
-__all__ = ["declared", "execution", "holds", "lifecycle", "reviewers", "signals", "timedelta"]
+__all__ = [
+    "YES",
+    "care",
+    "declared",
+    "execution",
+    "holds",
+    "lifecycle",
+    "open_all",
+    "reviewers",
+    "signals",
+    "step_up",
+    "timedelta",
+]
 EDITOR = Actor("person", "0", "pat", "admin")
 
 
@@ -221,6 +234,12 @@ async def asking(run: RunContext, question: str = "Which vendor?") -> dict[str, 
     return {"vendor": said.vendor.value, "number": said.number, "note": said.note}
 
 
+@agent(name="approvals-asks-twice", owner=OWNER)
+async def asking_twice(run: RunContext) -> list[int]:
+    first = await ask("The first number?", Answer)
+    return [first.number, (await ask("The second number?", Answer)).number]
+
+
 @agent(name="approvals-both", owner=OWNER)
 async def both(run: RunContext) -> list[str]:
     return list(await together(wire("A", Decimal("1.00")), wire("B", Decimal("2.00"))))
@@ -295,9 +314,12 @@ def opened(name: str = "approvals-desk", **more: Any) -> Request:
 
 def decide(request: Request, who: User, verb: str = "approve", **more: Any) -> Decided:
     """Decides on what stands now, unless another digest is given."""
-    more.setdefault("digest", Request.objects.get(pk=request.pk).revision.digest)
+    standing = Request.objects.get(pk=request.pk).revision
+    more.setdefault("digest", standing.digest)
     if verb == "reject":
         more.setdefault("reason", "wrong amount")
+    if verb == "approve":
+        more = {**care(standing, who), **more}
     return decisions.decide(request.ref, person=who, choice=Choice(verb, **more))
 
 

@@ -649,3 +649,18 @@ def test_every_name_a_rule_may_use_is_told_beside_it(pat: Client) -> None:
     page = text(pat.get("/admin/approvals/rule/add/"))
     names = [f"{thing}.{part}" for thing in ("agent", "tool") for part in language.FIELDS[thing]]
     assert [name for name in (*names, *language.NAMES, "tier") if name not in page] == []
+
+
+def test_decision_is_hidden_here_too_from_who_has_yet_to_decide(people: SimpleNamespace) -> None:
+    """Who reviews and audits reads nothing beforehand where reviewers do not see each other."""
+    desk.change_rule("desk", quorum=2, blind=True)
+    people.ana.groups.add(Group.objects.get_or_create(name="auditors")[0])
+    User.objects.filter(pk=people.ana.pk).update(is_staff=True)
+    request = desk.opened("approvals-wirer")
+    made = desk.decide(request, people.ben, reason="it fits").decision
+    assert made is not None
+    site = browser(User.objects.get(pk=people.ana.pk))
+    assert "Ben" not in site.get(list_of(Decision)).content.decode()
+    assert "it fits" not in site.get(page_of(made), follow=True).content.decode()
+    desk.decide(request, people.ana)
+    assert "it fits" in site.get(page_of(made)).content.decode()

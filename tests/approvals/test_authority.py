@@ -6,19 +6,22 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import OperationalError, connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from approvals import authority
+from approvals.decisions import editing
 from approvals.exceptions import Closed
 from approvals.models import Permit, Request
-from runs import endings, gate, values
+from runs import endings, gate, prepared, values
 from runs.exceptions import PermitRefused, Unavailable
 from runs.models import Hold, Step
 from runs.tools import declared
+from runs.tools.calls import Call
 from tests.approvals import desk
 
 pytestmark = [pytest.mark.django_db]
@@ -30,6 +33,12 @@ def approved(people: SimpleNamespace) -> Request:
     request = desk.opened("approvals-wirer", amount="100.00")
     desk.decide(request, people.ana)
     return request
+
+
+def permit_of(step: Step) -> gate.Permit | None:
+    with prepared.Batch() as batch:
+        permit = gate.contract._authority.permitting(batch, step.pk)
+    return permit()
 
 
 def tamper(table: str, assignment: str, **where: object) -> None:
@@ -102,7 +111,7 @@ def test_arguments_of_the_step_changed_in_the_database_run_nothing(approved: Req
 def test_permit_read_before_its_text_changed_is_refused(approved: Request) -> None:
     """The gate read one text, and another stands when the permit is to be used."""
     step = Step.objects.get(pk=approved.step_id)
-    permit = gate.contract._authority.permit(step)
+    permit = permit_of(step)
     assert permit is not None
     other = dataclasses.replace(permit, arguments=CHEAP.strip("'"))
     verdict = gate.Verdict("hold", "", "", terms=authority.Judgement.from_json(approved.revision.judgement))
@@ -115,13 +124,13 @@ def test_permit_read_before_its_text_changed_is_refused(approved: Request) -> No
 def test_permit_is_used_once(approved: Request) -> None:
     """C-38."""
     step = Step.objects.get(pk=approved.step_id)
-    permit = gate.contract._authority.permit(step)
+    permit = permit_of(step)
     assert permit is not None
     assert desk.result(approved)["result"] == "wired 100.00"
     verdict = gate.Verdict("hold", "", "", terms=authority.Judgement.from_json(approved.revision.judgement))
     with pytest.raises(PermitRefused) as refused:
         gate.contract._authority.consume(approved.run, step, permit, verdict)
-    assert (refused.value.reason, gate.contract._authority.permit(step)) == ("void", None)
+    assert (refused.value.reason, permit_of(step)) == ("void", None)
 
 
 TEXTS = some.text(some.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=40)
@@ -327,6 +336,22 @@ def test_policy_that_cannot_be_asked_holds(people: SimpleNamespace) -> None:
     assert desk.reviewers.eligibility(fay, request).decides is True
 
 
+@pytest.mark.django_db(transaction=True)
+def test_database_that_goes_away_is_no_policy(people: SimpleNamespace) -> None:
+    """It is raised, and the run asks again when its lease is over: nobody is asked about what a rule allows."""
+    request = desk.opened("approvals-wirer", amount="100.00")
+    asked = editing.proposal(request, Call(declared.get("wire"), request.revision.arguments))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        [backend] = cursor.fetchone()
+    with psycopg.connect(**connection.get_connection_params() | {"cursor_factory": None}) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [backend])
+    with pytest.raises(OperationalError):
+        authority.Authority().judge(asked)
+    connection.close()
+    assert authority.Authority().judge(asked).rule == "desk"
+
+
 @whole
 def test_question_that_no_rule_holds_is_asked_all_the_same(people: SimpleNamespace) -> None:
     """A question always waits for a person: the fallback's, in 72 hours, and it is not "not gated"."""
@@ -363,7 +388,7 @@ def test_tool_without_a_consequence_is_at_least_r3(people: SimpleNamespace) -> N
 def test_permit_carries_what_the_agent_is_told(people: SimpleNamespace) -> None:
     request = desk.opened("approvals-wirer")
     desk.decide(request, people.ana, reason="go ahead")
-    permit = gate.contract._authority.permit(Step.objects.get(pk=request.step_id))
+    permit = permit_of(Step.objects.get(pk=request.step_id))
     assert permit is not None
     assert (permit.edited, permit.decision) == (False, {"verb": "approve", "by": "Ana", "note": "go ahead"})
     assert permit.digest == request.revision.arguments_digest

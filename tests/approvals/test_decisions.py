@@ -49,7 +49,9 @@ def test_approve_keeps_who_what_when_and_through_which_door(request_: Request, a
     assert kept == (str(ana.pk), "Ana", "approve", digest, "n1", "page")
     row = JournalEntry.objects.of(request_.stream).get(verb="decided")
     assert (row.actor_kind, row.actor_id, row.actor_name, row.door) == ("person", str(ana.pk), "Ana", "page")
-    assert json.loads(row.detail) == {"verb": "approve", "revision": 1, "digest": digest}
+    basis = [{"id": "1", "question": "Does this fit what was asked for?", "answer": "yes"}]
+    assert json.loads(row.detail) == {"verb": "approve", "revision": 1, "digest": digest, "basis": basis}
+    assert made.basis == basis
     hold = fresh_hold(request_)
     assert (hold.resolution, hold.released_by_name, hold.released_through) == ("approved", "Ana", "page")
 
@@ -318,7 +320,7 @@ def test_decide_after_the_run_has_finished_says_the_same_and_starts_nothing(
 ) -> None:
     """F08: ben is told of ana's decision and its time, ana's form sent again has its first answer; nobody is rung
     for, and the journal has one decision beside the refused attempt."""
-    choice = Choice("approve", request_.revision.digest, nonce="n")
+    choice = Choice("approve", request_.revision.digest, basis=desk.YES, nonce="n")
     first = decisions.decide(request_.ref, person=people.ana, choice=choice)
     assert desk.result(request_)["result"] == "given 240.00"
     with django_capture_on_commit_callbacks() as rung:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -275,3 +276,26 @@ def test_two_first_starts_side_by_side_make_the_people_once(child_env: dict[str,
     told = re.search(r"^Password +(\S+)$", notes, re.MULTILINE)
     assert told
     assert person("ana").check_password(told.group(1))
+
+
+@pytest.mark.parametrize("who", ["ana", "ana@example.com"])
+def test_a_code_is_of_the_second_factor_that_is_set_up_for_it(who: str) -> None:
+    """Sign-in takes no code before, and the secret lies sealed."""
+    demo.prepare()
+    said, again = (StringIO(), StringIO())
+    call_command("demo", "code", who, stdout=said, stderr=StringIO())
+    call_command("demo", "code", who, stdout=again, stderr=StringIO())
+    [made] = Authenticator.objects.all()
+    assert (made.user, made.type) == (person("ana"), "totp")
+    assert made.wrap().validate_code(said.getvalue().strip())
+    assert re.fullmatch(r"\d{6}\n", again.getvalue())
+
+
+def test_a_code_for_nobody_or_outside_the_demo_is_refused(settings: Any) -> None:
+    demo.prepare()
+    with pytest.raises(CommandError, match="Nobody in the demo is called zoe"):
+        call_command("demo", "code", "zoe")
+    settings.DEMO = False
+    with pytest.raises(CommandError, match="This is no demo"):
+        call_command("demo", "code", "ana")
+    assert Authenticator.objects.count() == 0

@@ -170,24 +170,6 @@ def test_lane_goes_by_risk_and_time_left(
     assert lanes.lane(request, now)[0] == lane
 
 
-def row(ref: str, tier: str, minutes: int | None) -> lanes.InboxRow:
-    now = clock.now()
-    until = None if minutes is None else now + timedelta(minutes=minutes)
-    return lanes.InboxRow(ref, "", "", tier, "approval", until, now, "", "", "", "", (), 0, 1, "", "today")
-
-
-def test_lanes_put_the_higher_tier_first_then_who_has_less_time() -> None:
-    found = [
-        row("D", "R1", None),
-        row("C", "R1", 90),
-        row("B", "R2", 90),
-        row("A", "R2", 30),
-        row("E", "R1", 90),
-    ]
-    assert [each.ref for each in lanes.lanes(found)[0]["rows"]] == ["A", "B", "C", "E", "D"]
-    assert lanes.lanes([]) == []
-
-
 def test_inbox_row_marks_what_changed_and_what_was_edited(people: SimpleNamespace) -> None:
     request = desk.opened(amount="2000.00")
     desk.look(request, given=Decimal("5.00"))

@@ -1,5 +1,6 @@
 """Policies: what is refused when a rule is saved, what a rule says of a call, versions, and *stricter*."""
 
+import gc
 import json
 import threading
 from dataclasses import replace
@@ -74,6 +75,20 @@ def result_of(expression, *, tier="R2", **call):
         return Scope(a_call(**call)).ask(policies.compile_rule(expression), tier=tier)
     except RuleFailed as failed:
         return str(failed)
+
+
+def test_judging_leaves_nothing_behind():
+    """A worker judges each call, for months. CEL keeps our functions where no garbage collection finds them."""
+    rules = a_policy(a_rule("verdict", "allow", "size(args) >= 0"))
+
+    def scopes():
+        gc.collect()
+        return sum(isinstance(each, Scope) for each in gc.get_objects())
+
+    before = scopes()
+    for _ in range(5):
+        assert policies.judge(rules, a_call()).verdict == "allow"
+    assert scopes() == before
 
 
 # -- Saving: what is refused, and where ----------------------------------------------
@@ -607,6 +622,7 @@ def test_a_rule_has_no_field_by_which_expiry_could_approve():
     assert {field.name for field in Rule._meta.get_fields()} == {
         *("id", "kind", "order", "name", "tool", "expression", "outcome", "enabled"),
         *("reviewers", "quorum", "decide_within", "consume_within", "undo_window"),
+        *("blind", "bulk_ok", "fixed_because"),
     }
 
 

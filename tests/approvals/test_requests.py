@@ -157,6 +157,24 @@ def test_cancel_of_the_run_closes_what_stands(request_: Request, ana: User, verb
     assert Permit.objects.in_force().count() == 0
 
 
+def test_cancel_leaves_a_question_whose_answer_was_given(people: SimpleNamespace) -> None:
+    """An answered question ends at `in_force`, however its run ends."""
+    first = desk.opened("approvals-asks-twice")
+    desk.decide(first, people.ana, "respond", answer={"vendor": "high", "number": 7, "note": ""})
+    desk.drive(first)
+    second = Request.objects.exclude(pk=first.pk).get()
+    endings.cancel(first.run_id, actor=OPERATOR)
+    assert (desk.fresh(first).state, desk.fresh(second).state) == ("in_force", "cancelled")
+    assert desk.told(first) == ["opened", "decided", "in_force"]
+
+
+def test_cancel_closes_a_question_whose_answer_nobody_took(people: SimpleNamespace) -> None:
+    question = desk.opened("approvals-asker")
+    desk.decide(question, people.ana, "respond", answer={"vendor": "high", "number": 7, "note": ""})
+    endings.cancel(question.run_id, actor=OPERATOR)
+    assert desk.fresh(question).state == "cancelled"
+
+
 def test_cancel_says_who_cancelled(request_: Request) -> None:
     endings.cancel(request_.run_id, actor=OPERATOR, why="enough")
     row = JournalEntry.objects.of(request_.stream).get(verb="cancelled")

@@ -2,10 +2,13 @@
 
 import ast
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 from django.apps import apps
+
+pytestmark = pytest.mark.integration  # they read all of the source: too slow for the layer of each commit
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED_FOR = {"manage.py", "pyproject.toml", "approvals", "runs", "templates", "static", "tests"}
@@ -41,13 +44,16 @@ def top_level():
     return {path.name for path in ROOT.iterdir()} - {".git", ".venv", "var"}
 
 
+@cache
 def imports(path):
     """Dotted names a file imports, `from a import b` as `a.b`."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(found)
 
 
 def sources():
@@ -59,6 +65,7 @@ def test_entry_asked_for_is_there(name):
     assert (ROOT / name).exists()
 
 
+@pytest.mark.integration  # asks git
 def test_other_entries_are_those_of_the_plan():
     assert top_level() == ASKED_FOR | BESIDE | CUSTOMARY
 
@@ -74,11 +81,9 @@ def test_tests_run_under_pytest_django(pytestconfig):
 
 def test_steps_run_only_inside_jobs():
     """The loop has one caller, RQ's entry point, and the entry point is only ever named to the queue."""
-    callers = {
-        path.relative_to(ROOT).as_posix() for path in sources() if "runs.execution" in set(imports(path))
-    }
+    callers = {path.relative_to(ROOT).as_posix() for path in sources() if "runs.execution" in imports(path)}
     assert callers == {"runs/jobs.py"}
-    assert not [path for path in sources() if {"runs.jobs", "runs.jobs.drive"} & set(imports(path))]
+    assert not [path for path in sources() if {"runs.jobs", "runs.jobs.drive"} & imports(path)]
 
 
 def test_only_the_doorbell_and_the_dashboard_know_django_rq():

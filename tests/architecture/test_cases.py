@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration  # they read all of the source: too slow for the layer of each commit
+
 TESTS = Path(__file__).resolve().parent.parent
 #: Exactly once (A), several at once (B), what was approved is what runs (C), state (D), time (E), queue and workers
 #: (F), cancel and pause (G), budgets (L).
@@ -27,7 +29,7 @@ def functions() -> dict[str, str]:
     """`tests/runs/test_x.py::test_y` → its docstring, of every test."""
     found = {}
     for file in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 found[f"{file.relative_to(TESTS.parent)}::{node.name}"] = ast.get_docstring(node) or ""
     return found

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.integration  # starts mypy
 
 AGENT = """
 from datetime import timedelta

@@ -1,5 +1,6 @@
 """What these tests stand on."""
 
+from tests.browser.looking import look
 from tests.visitors import ana, rest, running, stack, ticket, visit
 
-__all__ = ["ana", "rest", "running", "stack", "ticket", "visit"]
+__all__ = ["ana", "look", "rest", "running", "stack", "ticket", "visit"]

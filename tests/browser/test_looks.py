@@ -1,52 +1,13 @@
-"""Every page as people see it: wide and narrow, light and dark, nothing beside the screen, the console quiet.
-
-The pictures stay in the folder the environment's SCREENSHOTS names, if it does.
+"""Every page as people see it: wide and narrow, light and dark, nothing beside the screen at 320 px (which is 1280 px
+at 400 %), nothing that axe finds wrong, the console quiet.
 """
 
-import os
-from collections.abc import Callable
-from pathlib import Path
-
-import pytest
 from django.conf import settings
 from playwright.sync_api import Request as Sent
 
+from tests.browser.looking import Look
 from tests.stack import Stack
 from tests.visitors import ANA, BEN, CYD, ELI, Rest, Ticket, Visit, Visitor, asked, request_of
-
-WIDTHS = (1280, 375)
-BACKGROUND = "() => getComputedStyle(document.body).backgroundColor"
-OVERFLOW = """() => {
-    const page = document.documentElement;
-    if (page.scrollWidth <= page.clientWidth) return [];
-    const right = (element) => Math.round(element.getBoundingClientRect().right);
-    return [...document.querySelectorAll('body *')].filter(element => right(element) > page.clientWidth)
-        .slice(0, 5).map(element => `${element.tagName}.${element.className} ${right(element)}`);
-}"""
-Look = Callable[[Visitor, str], None]
-
-
-@pytest.fixture
-def look(tmp_path: Path) -> Look:
-    """Pictures of the page a visitor is on, and whether it fits."""
-    folder = Path(os.environ.get("SCREENSHOTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def take(visitor: Visitor, name: str) -> None:
-        page, seen = visitor.page, {}
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            for width in WIDTHS:
-                page.set_viewport_size({"width": width, "height": 800})
-                page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True, caret="initial")
-            seen[scheme] = page.evaluate(BACKGROUND)
-        page.emulate_media(color_scheme="light")
-        page.set_viewport_size({"width": 320, "height": 800})
-        assert (name, page.evaluate(OVERFLOW)) == (name, [])
-        page.set_viewport_size({"width": 1280, "height": 800})
-        assert (name, seen["light"] != seen["dark"]) == (name, True)
-
-    return take
 
 
 def test_pages_before_sign_in(visit: Visit, look: Look) -> None:

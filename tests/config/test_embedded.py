@@ -17,6 +17,8 @@ from redis.connection import parse_url
 from config import children, embedded, folders
 from config.folders import CannotStart
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 @pytest.fixture
 def home():

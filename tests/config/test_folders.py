@@ -11,6 +11,8 @@ import pytest
 from config import folders
 from config.folders import CannotStart
 
+pytestmark = pytest.mark.integration  # starts processes
+
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 
 

@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 @pytest.fixture
 def clone(tmp_path):
@@ -85,7 +87,7 @@ def test_changed_lock_is_installed_again(clone):
     ]
 
 
-@pytest.mark.parametrize("verb", ["test", "check"])
+@pytest.mark.parametrize("verb", ["test", "check", "chaos", "shots"])
 def test_tests_want_more_installed_than_a_start(clone, verb):
     ready(clone, "requirements.lock")
     (clone / "requirements-dev.lock").write_text("# more\n")

@@ -15,6 +15,8 @@ from config import checks
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 def settings_of(*names, **environ):
     code = (
@@ -141,6 +143,8 @@ def test_settings_of_the_tests_have_nothing_to_complain_about():
         (checks.leases, {"LEASE": 15.0, "HEARTBEAT": 8.0}, ["abeyance.E006"]),
         (checks.agents, {"AGENTS": ["no.such.module"]}, ["abeyance.E007"]),
         (checks.demo, {"DEMO": True, "LOCAL": False}, ["abeyance.W002"]),
+        (checks.leases, {"CHECKPOINT_EVERY": 0.0}, ["abeyance.E005"]),
+        (checks.checkpoints, {"JOURNAL_CHECKPOINTS": "/no/such/file"}, ["abeyance.W003"]),
         (checks.log_format, {"LOG_FORMAT": "xml"}, ["abeyance.E008"]),
         (checks.debug, {"DEBUG": True, "LOCAL": False}, ["abeyance.E009"]),
     ],
@@ -159,6 +163,7 @@ ALL_CHECKS = [
     checks.agents,
     checks.debug,
     checks.demo,
+    checks.checkpoints,
     checks.log_format,
 ]
 

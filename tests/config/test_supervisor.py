@@ -14,6 +14,8 @@ from config import supervisor as room
 from config.children import Spec
 from config.supervisor import Stopped, Supervisor
 
+pytestmark = pytest.mark.integration  # starts processes
+
 
 @pytest.fixture
 def out():

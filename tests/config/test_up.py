@@ -8,6 +8,8 @@ import pytest
 from config import environment, up
 from config.folders import CannotStart
 
+pytestmark = pytest.mark.integration  # opens doors
+
 
 @pytest.fixture
 def listener():

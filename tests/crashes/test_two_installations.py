@@ -45,7 +45,8 @@ print(run.pk)
 GOES_ON = """
 request = Request.objects.get()
 who = User.objects.get(username=sys.argv[1])
-decisions.decide(request.ref, person=who, choice=Choice("approve", digest=request.revision.digest))
+choice = Choice("approve", digest=request.revision.digest, basis={"1": "yes"})
+decisions.decide(request.ref, person=who, choice=choice)
 execution.drive(request.run_id)
 """
 TOLD = """

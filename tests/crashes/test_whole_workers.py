@@ -131,17 +131,38 @@ def horse_killed(worker: "subprocess.Popen[bytes]") -> None:
     horse.kill()
 
 
+def worker_killed(worker: "subprocess.Popen[bytes]") -> None:
+    """The horse goes with it."""
+    [horse] = psutil.Process(worker.pid).children()
+    worker.kill()
+    worker.wait()
+    until(lambda: not horse.is_running())
+
+
+def both_killed(worker: "subprocess.Popen[bytes]") -> None:
+    [horse] = psutil.Process(worker.pid).children()
+    os.kill(worker.pid, signal.SIGSTOP)  # so that it does not see the death of the other
+    horse.kill()
+    worker.kill()
+    worker.wait()
+
+
 ENDS = {
     "told to stop twice": (told_twice, 0),
     "told to stop twice, and RQ retries": (told_twice, 3),
+    "the horse killed": (horse_killed, 0),
     "the horse killed, and RQ retries": (horse_killed, 3),
+    "the worker killed": (worker_killed, 0),
+    "the worker killed, and RQ retries": (worker_killed, 3),
+    "both killed": (both_killed, 0),
 }
 
 
 @pytest.mark.parametrize("end", sorted(ENDS))
 @pytest.mark.parametrize("kind", sorted(IN_FLIGHT))
 def test_worker_ended_in_a_call(kind: str, end: str, work: Callable[..., object], outside: Outside) -> None:
-    """F48: SIGTERM twice is as a death between the effect and its record, and a retry of RQ's repeats nothing."""
+    """F48: SIGTERM twice, and `kill -9` of whichever, is a death between the effect and its record; a retry of
+    RQ's repeats nothing."""
     ends, retries = ENDS[end]
     run = in_flight(kind, outside)
     queues._bell().empty()
@@ -149,8 +170,9 @@ def test_worker_ended_in_a_call(kind: str, end: str, work: Callable[..., object]
     job = put(run, retries)
     until(lambda: (outside.folder / "waiting").exists())
     ends(first)  # type: ignore[arg-type]
-    retried(job, retries, ends is told_twice)
-    if ends is told_twice:
+    gone = ends is not horse_killed
+    retried(job, retries, gone)
+    if gone:
         work(run)
     until(lambda: queues.length() == 0)
     name = IN_FLIGHT[kind]
@@ -176,6 +198,56 @@ def retried(job: Job, retries: int, abandoned: bool) -> None:
     if abandoned:
         StartedJobRegistry(queue=queues._bell()).cleanup(timestamp=time.time() + 3600)
     until(lambda: Job.fetch(job.id, connection=job.connection).retries_left == retries - 1)
+
+
+@pytest.mark.parametrize("kind", sorted(IN_FLIGHT))
+def test_worker_told_once_in_a_call(kind: str, work: Callable[..., object], outside: Outside) -> None:
+    """It finishes the call, writes down what came of it, and hands the run back at the next boundary."""
+    name = IN_FLIGHT[kind]
+    outside.will(name, "act_then_wait")
+    run = submitted("transfer", how=name) if kind != "idempotent" else submitted("questioner")
+    first = work(run)
+    until(lambda: (outside.folder / "waiting").exists())
+    first.terminate()  # type: ignore[attr-defined]
+    time.sleep(1.5)  # nothing outside the horse shows that it has heard
+    (outside.folder / "go").touch()
+    assert first.wait(timeout=30) == 0  # type: ignore[attr-defined]
+    index = 0 if kind == "idempotent" else 1
+    run.refresh_from_db()
+    assert (run.status, verbs(run)[-1], step(run, index).effect) == (
+        RunStatus.QUEUED,
+        "handed_back",
+        "confirmed",
+    )
+    assert (len(outside.tried(name)), step(run, index).attempt, causes(run)) == (1, 1, [])
+
+
+def test_whole_worker_frozen_past_its_lease(work: Callable[..., object], outside: Outside) -> None:
+    """F52: RQ's worker and its horse stand still in a call; another pair takes over and finishes. Woken, the old
+    pair writes nothing but what its call brought, and takes the next run as if nothing had been."""
+    run = in_flight("idempotent", outside)
+    first = work(run)
+    until(lambda: (outside.folder / "waiting").exists())
+    pair = psutil.Process(first.pid)  # type: ignore[attr-defined]
+    frozen = [pair, *pair.children()]
+    for process in frozen:
+        process.suspend()
+    try:
+        until(lambda: "recover" in sweep_run(run))
+        second = work(run)
+        until(lambda: status(run) == RunStatus.SUSPENDED, seconds=60)
+        before = verbs(run)
+        (outside.folder / "go").touch()
+    finally:
+        for process in reversed(frozen):
+            process.resume()
+    until(lambda: len(step(run, 0).evidence) == 1)
+    told_twice(second)  # type: ignore[arg-type]
+    later_one = submitted("adder", n=1)
+    until(lambda: status(later_one) == RunStatus.SUCCEEDED, seconds=60)
+    assert [e["kind"] for e in step(run, 0).evidence] == ["returned"]
+    assert ([verb for verb in verbs(run) if verb != "evidence"], status(run)) == (before, RunStatus.SUSPENDED)
+    assert (causes(run), len(outside.tried("note")), len(outside.keys("note"))) == (["question"], 2, 1)
 
 
 # -- Rung too often, and again at once (F51) -----------------------------------------------------------

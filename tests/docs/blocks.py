@@ -15,6 +15,9 @@ PAGES = [
 ]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r'\b(?:src|srcset)="([^"]+)"')
+_SHOWN = re.compile(r"!\[[^\]]*\]\([^)]*\)|<img\b[^>]*>")
+_SAYS = re.compile(r'!\[[^\]\s][^\]]*\]|\balt="[^"\s][^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +32,10 @@ def of(page: Path) -> list[Block]:
 
 def links(page: Path) -> list[str]:
     """Addresses of links and pictures, outside blocks."""
-    return _LINK.findall(_BLOCK.sub("", page.read_text()))
+    text = _BLOCK.sub("", page.read_text())
+    return [*_LINK.findall(text), *_PICTURE.findall(text)]
+
+
+def unsaid(page: Path) -> list[str]:
+    """Pictures without a text for who does not see them."""
+    return [shown for shown in _SHOWN.findall(_BLOCK.sub("", page.read_text())) if not _SAYS.search(shown)]

@@ -27,6 +27,20 @@ def test_links_lead_somewhere(sheet: Path) -> None:
 
 
 @names
+def test_pictures_have_a_text(sheet: Path) -> None:
+    assert blocks.unsaid(sheet) == []
+
+
+def test_pictures_are_shown_and_small() -> None:
+    """Each file of docs/img is on a page, and light to keep; `./run shots` makes them."""
+    shown = {(sheet.parent / link).resolve() for sheet in blocks.PAGES for link in blocks.links(sheet)}
+    files = sorted((DOCS / "img").iterdir())
+    assert [file.name for file in files if file not in shown] == []
+    assert [file.name for file in files if file.stat().st_size > 150_000] == []
+    assert sum(file.stat().st_size for file in files) < 3_000_000
+
+
+@names
 def test_pages_are_the_projects_own(sheet: Path) -> None:
     """No place on somebody's machine, and lines that can be read."""
     text = sheet.read_text()

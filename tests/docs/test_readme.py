@@ -53,7 +53,8 @@ def _approve(stack: Stack, ref: str) -> None:
         page = browser.get(f"/requests/{ref}").text
         [form] = re.findall(r'<form id="approve".*?</form>', page, re.DOTALL)
         fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', form))
-        said = browser.post(f"/requests/{ref}/decide", data=fields)
+        questions = re.findall(r'name="(basis-\d)" value="yes"', form)
+        said = browser.post(f"/requests/{ref}/decide", data={**fields, **dict.fromkeys(questions, "yes")})
         assert (said.status_code, fields["decision"]) == (303, "approve"), said.text
 
 

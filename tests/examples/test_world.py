@@ -55,6 +55,7 @@ def test_argument_reaches_no_other_address(gateway):
     assert gateway.get("/charges/ch_4401")["status"] == "paid"
 
 
+@pytest.mark.integration
 def test_connection_never_made_is_not_sent(settings):
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))

@@ -40,6 +40,7 @@ def test_edited_the_outside_the_agent_and_the_record_know(rest: Rest, ana: Visit
     ana.page.get_by_role("button", name="Show what changes").click()
     ana.page.get_by_text("You are changing 1 field").wait_for()
     assert ana.heading() == f"Refund 21.50 EUR to charge {ticket.charge}"
+    ana.answer()
     ana.page.locator("section.decide button.button-main").click()
     assert ana.receipt() == f"You approved: Refund 21.50 EUR to charge {ticket.charge}"
 
@@ -169,6 +170,8 @@ def test_two_reviewers_at_once(rest: Rest, visit: Visit, ticket: Ticket) -> None
     for reviewer in (ana, ben):
         reviewer.expects(409)
         reviewer.open(ref)
+    for reviewer in (ana, ben):
+        reviewer.answer()
     for reviewer in (ana, ben):
         reviewer.page.evaluate("document.querySelector('button[form=approve]').click()")
     for reviewer in (ana, ben):

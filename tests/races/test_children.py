@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from runs import children, endings, events, execution, holds, jobs, lifecycle, points
 from runs.exceptions import HoldClosed, RunEnded
@@ -418,10 +419,12 @@ def test_timer_by_many_sweepers_is_one() -> None:
 
 def test_shares_are_taken_from_the_root_down() -> None:
     """The plan locks what it has sorted: the order of the tree."""
+    run = driven("boss")
+    with CaptureQueriesContext(connection) as asked, transaction.atomic():
+        children.share([only_child(run).pk])  # one that nothing holds
+    [shared] = [each["sql"] for each in asked.captured_queries if "FOR SHARE" in each["sql"]]
     with connection.cursor() as cursor:
-        cursor.execute(
-            "EXPLAIN SELECT id FROM runs_run WHERE id = ANY(%s::uuid[]) ORDER BY cardinality(ancestors) FOR SHARE",
-            [[]],
-        )
-        plan = [row[0].strip(" ->").split(" ")[0] for row in cursor.fetchall()]
-    assert plan[:2] == ["LockRows", "Sort"]
+        cursor.execute("EXPLAIN " + shared)
+        plan = [row[0].strip(" ->") for row in cursor.fetchall()]
+    assert [line.split(" ")[0] for line in plan[:2]] == ["LockRows", "Sort"]
+    assert plan[2] == "Sort Key: (cardinality(ancestors))"

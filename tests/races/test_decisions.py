@@ -92,6 +92,7 @@ def outcome(found: "Future[Any]") -> Any:
 
 def choose(request: Request, verb: str = "approve", **more: Any) -> Choice:
     more.setdefault("reason", "wrong amount" if verb == "reject" else "")
+    more.setdefault("basis", desk.YES if verb == "approve" else {})
     return Choice(verb, desk.fresh(request).revision.digest, **more)
 
 
@@ -303,7 +304,12 @@ def test_approve_while_the_queue_is_away_is_kept_and_shown(
     back, and it acts once."""
     Run.objects.filter(pk=request_.run_id).update(owner_id=str(people.cyd.pk))
     site, cyd = browser(people.ana), browser(people.cyd)
-    fields = {"decision": "approve", "view_digest": request_.revision.digest, "form_nonce": "n"}
+    fields = {
+        "decision": "approve",
+        "view_digest": request_.revision.digest,
+        "form_nonce": "n",
+        "basis-1": "yes",
+    }
     valkey.kill()
     answers = [site.post(f"/requests/{request_.ref}/decide", fields) for _ in range(3)]
     assert {(each.status_code, each["Location"]) for each in answers} == {

@@ -1,6 +1,7 @@
 """A worker at a boundary against a pause, a cancel, a release: both orders, by a lock or a point."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from runs import endings, execution, holds, lifecycle, points
 from runs.models import Run
 from runs.states import Cause, RunStatus
+from tests.agents_for_tests import SHORT
 from tests.factories import (
     CYD,
     OPERATOR,
@@ -19,10 +21,11 @@ from tests.factories import (
     driven,
     open_hold,
     result,
+    step,
     submitted,
 )
 from tests.outside import Outside
-from tests.threads import behind, elsewhere
+from tests.threads import behind, elsewhere, standing
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("invariants")]
 Rules = Callable[..., None]
@@ -104,6 +107,36 @@ def test_cancel_after_the_intent(approved: Run, outside: Outside) -> None:
         1,
         "confirmed",
     )
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_intent_that_waited_for_the_row_counts_from_then(
+    attempt: int, outside: Outside, settings: Any
+) -> None:
+    """Until when a call may act is counted from when it could begin, not from when its intent began to wait."""
+    settings.LEASE, settings.ACT_MARGIN = 60.0, 1.0
+    outside.will("pay_retried", *["not_sent"] * (attempt - 1), "ok")
+    run = submitted("payer", how="pay_retried")
+    point = "before-loop" if attempt == 1 else "before-retry"
+    with standing(lambda: driving_from(run), point) as go_on:
+        behind(lambda: lifecycle.lock(run.pk), lambda: time.sleep(settings.ACT_MARGIN * 1.3), go_on)
+    made = step(run, 0)
+    called = outside.tried("pay_retried")[-1]
+    assert (made.attempt, made.effect, called["attempt"]) == (attempt, "confirmed", attempt)
+    assert made.may_act_until is not None
+    assert made.may_act_until.timestamp() >= called["at"] + SHORT
+
+
+def driving_from(run: Run) -> None:
+    """A worker that has taken the run and stands before it does anything."""
+    fence = lifecycle.take(run.pk, "w1")
+    assert fence is not None
+    execution.lease.hold(fence, time.monotonic())
+    try:
+        points.reach("before-loop")
+        execution._until_still(fence)
+    finally:
+        execution.lease.let_go()
 
 
 @pytest.mark.parametrize(

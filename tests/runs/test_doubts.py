@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from runs import doubts, effects, endings, execution, holds, moves, points, sweeper
+from runs import doubts, effects, endings, holds, moves, points, sweeper
 from runs.actors import Actor
 from runs.doubts import Said
 from runs.exceptions import BadValue, NotFound, RunsError, WrongState
@@ -29,6 +29,7 @@ from tests.factories import (
     go_on,
     later,
     open_hold,
+    reject,
     result,
     step,
     submitted,
@@ -226,15 +227,13 @@ def test_late_result_right_before_the_second_intent(outside: Outside) -> None:
     run = in_doubt(outside)
     settle(run, NOT)
     run.refresh_from_db()
-    real, seen = execution.calls._fence_oneself, []
+    seen: list[bool] = []
 
     def bring() -> None:
         if not seen:
             seen.append(late(run))
-        real()
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(execution.calls, "_fence_oneself", bring)
+    with points.on("before-boundary", bring):
         drive(run)
     assert (seen, result(run), len(outside.tried("pay"))) == ([True], "late receipt", 1)
 
@@ -425,6 +424,62 @@ def test_settle_after_the_end_is_refused_before_the_limit(outside: Outside) -> N
         settle(run, NOT)
     later(LIMIT + 1)
     assert settle(run, NOT).effect == "refused"
+
+
+# -- Edited, sent, it did not happen, and the second try is refused ------------------------------------------
+
+
+def test_edited_call_that_did_not_happen_and_is_rejected_then_is_kept_as_it_stands(
+    outside: Outside, rules: Rules
+) -> None:
+    """What was sent the first time stays in the row, so it is in the record; and a stop after it finds both equal."""
+    rules(pay="hold")
+    run = driven("transfer")
+    approve(open_hold(run), arguments={"amount": "9.00", "to": "ACME"})
+    outside.will("pay", "raise")
+    go(run)
+    later(LIMIT + 1)
+    go_on(run)
+    settle(run, NOT, index=1)
+    go(run)
+    reject(open_hold(run, Cause.APPROVAL))
+    rules(pay="hold", note="hold")
+    go(run)
+    approve(open_hold(run, Cause.APPROVAL, 2))
+    said = result(go(run))
+    assert (said["paid"].split(":")[0], said["executed"], outside.n("pay")) == ("Rejected", "9.00", 0)
+
+
+# -- Settled, and the run ends before it goes on --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["a person", "late evidence"])
+def test_settled_before_the_end_and_never_adopted_is_in_the_ledger(how: str, outside: Outside) -> None:
+    """Nobody would be asked again, and it would be in doubt for ever; what it reserved is owed."""
+    run = in_doubt(outside, "booker", tool="book")
+    assert settle(run, HAPPENED) if how == "a person" else late(run)
+    run.refresh_from_db()
+    assert (run.status, step(run, 0).effect) == (RunStatus.QUEUED, "in_doubt")
+    endings.cancel(run.pk, actor=CYD)
+    assert (step(run, 0).effect, step(run, 0).claim, step(run, 0).settled) == ("confirmed", "owed", None)
+    assert doubts.not_open(step(run, 0)).startswith("step 0 is not in doubt; it is confirmed")
+
+
+def test_refused_by_late_evidence_and_never_adopted_is_in_the_ledger(outside: Outside) -> None:
+    run = in_doubt(outside, "booker", tool="book")
+    assert late(run, text='{"type": "TurnedDown"}', kind="refused")
+    endings.cancel(run.pk, actor=CYD)
+    assert (step(run, 0).effect, step(run, 0).claim) == ("refused", "")
+
+
+def test_happened_after_a_person_said_that_it_did_not_is_in_the_ledger(outside: Outside) -> None:
+    """The second try was not made yet, and is not made any more."""
+    run = in_doubt(outside, "booker", tool="book")
+    settle(run, NOT)
+    assert late(run)
+    assert step(run, 0).effect == "refused"
+    endings.cancel(run.pk, actor=CYD)
+    assert (step(run, 0).effect, step(run, 0).claim, len(outside.tried("book"))) == ("confirmed", "owed", 1)
 
 
 # -- While it waits for something else ------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def test_snapshot_is_append_only(verb: str, stopped: Run) -> None:
 
 
 def test_check_without_a_snapshot() -> None:
-    assert snapshots.check(driven("adder", n=1), []) is None
+    assert snapshots.check(driven("adder", n=1), [], None) is None
 
 
 def test_chained_follows_the_order_of_settling() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from runs import effects, journal, lifecycle, statements
+from runs import effects, journal, lifecycle, prepared, statements
 from runs.actors import Actor
 from runs.models import Allowance, Hold, Run, Step
 from tests.agents_for_tests import pay
@@ -126,6 +126,8 @@ def boundary() -> dict[str, Any]:
 
 CASES: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     **{f"boundary {s or '-'} {i or '-'}": (sql, boundary) for (s, i), sql in statements.BOUNDARY.items()},
+    "dispatch": (statements.DISPATCH, lambda: {**boundary(), **entry()}),
+    "resume": (statements.RESUME, lambda: {"run": uuid.uuid4(), **entry()}),
     "take": (
         statements.TAKE,
         lambda: {
@@ -199,14 +201,14 @@ def intended(fenced: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def test_boundary_dispatches() -> None:
     fenced = taken(submitted("payer"))
-    assert statements.row(statements.BOUNDARY["", "new"], intended(fenced)) == (0, False, 0, 0, 1)
+    assert prepared.row(statements.BOUNDARY["", "new"], intended(fenced)) == (0, False, 0, 0, 1)
 
 
 @pytest.mark.parametrize("change", [{"epoch": 9}, {"token": uuid.uuid4()}, {"run": uuid.uuid4()}])
 def test_boundary_with_another_fence(change: dict[str, Any]) -> None:
     """3: the epoch and the token, not the worker's name."""
     fenced = taken(submitted("payer"))
-    assert statements.row(statements.BOUNDARY["", "new"], {**intended(fenced), **change}) is None
+    assert prepared.row(statements.BOUNDARY["", "new"], {**intended(fenced), **change}) is None
     assert Step.objects.filter(run=fenced["run"]).count() == 0
 
 
@@ -215,10 +217,10 @@ def test_boundary_with_a_hold_keeps_the_receipt_and_starts_nothing() -> None:
 
     run = submitted("payer")
     fenced = taken(run)
-    statements.row(statements.BOUNDARY["", "new"], intended(fenced))
+    prepared.row(statements.BOUNDARY["", "new"], intended(fenced))
     holds.pause(run.pk, actor=CYD)
     both = {**boundary(), **intended(fenced, index=1), "done": 0}
-    assert statements.row(statements.BOUNDARY["row", "new"], both) == (1, False, 0, 1, 0)
+    assert prepared.row(statements.BOUNDARY["row", "new"], both) == (1, False, 0, 1, 0)
     assert list(run.steps.values_list("index", "status", "settled")) == [(0, "done", 1)]
 
 
@@ -229,16 +231,16 @@ def test_boundary_with_a_hold_on_the_call_itself_starts_nothing(rules: Callable[
     Run.objects.filter(pk=run.pk).update(status="queued", suspended_at=None)
     fenced = taken(run)
     again = {**boundary(), **fenced, "index": 0}
-    assert statements.row(statements.BOUNDARY["", "row"], again) == (0, False, 0, 0, 0)
+    assert prepared.row(statements.BOUNDARY["", "row"], again) == (0, False, 0, 0, 0)
     assert run.steps.get().status == "held"
 
 
 def test_boundary_settles_a_step_once() -> None:
     fenced = taken(submitted("payer"))
-    statements.row(statements.BOUNDARY["", "new"], intended(fenced))
+    prepared.row(statements.BOUNDARY["", "new"], intended(fenced))
     receipt = {**boundary(), **fenced, "done": 0}
-    assert statements.row(statements.BOUNDARY["row", ""], receipt) == (0, False, 0, 1, 0)
-    assert statements.row(statements.BOUNDARY["row", ""], {**receipt, "result": "2"})[3] == 0  # type: ignore[index]
+    assert prepared.row(statements.BOUNDARY["row", ""], receipt) == (0, False, 0, 1, 0)
+    assert prepared.row(statements.BOUNDARY["row", ""], {**receipt, "result": "2"})[3] == 0  # type: ignore[index]
     assert Step.objects.get(run=fenced["run"]).result == "1"
 
 
@@ -252,12 +254,12 @@ def test_statements_are_prepared_by_the_server() -> None:
 
 
 def test_number_of_statements_of_a_pure_step(django_assert_num_queries: Any) -> None:
-    """The ORM's part does not grow with the steps (one look for a hold before the first, behind which no commit
-    has looked); the rest is one hand-written statement a step."""
+    """One statement a step; the rest does not grow (one look for a hold before the first step, behind which no
+    commit has looked)."""
     few, many = submitted("adder", n=1), submitted("adder", n=50)
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         lifecycle_of(few)
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7 + 49):
         lifecycle_of(many)
 
 

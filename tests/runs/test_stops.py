@@ -47,7 +47,7 @@ def calling(agent: str, **arguments: str) -> tuple[Run, Fence]:
 
 def dispatch(fence: Fence, tool: str, index: int = 0) -> None:
     """The intent of a payment, as a worker writes it before it is silent."""
-    from runs import statements
+    from runs import prepared, statements
     from tests.agents_for_tests import PAYS
 
     arguments = values.canonical({"amount": "250.00", "to": "ACME"})
@@ -60,7 +60,7 @@ def dispatch(fence: Fence, tool: str, index: int = 0) -> None:
         "key": effects.key(fence.run, index),
         "acts_for": 60,
     }
-    row = statements.row(statements.BOUNDARY["", "new"], {**fence.parameters(), **first})
+    row = prepared.row(statements.BOUNDARY["", "new"], {**fence.parameters(), **first})
     assert row is not None
     assert row[4] == 1
 

@@ -162,6 +162,42 @@ def test_resume_finds_runs_that_nothing_holds() -> None:
     _write_the_missing_row(run)
 
 
+def test_resume_finds_a_run_that_has_no_hold_at_all() -> None:
+    run = driven("questioner")
+    lost = list(Hold.objects.filter(run=run))
+    Hold.objects.filter(run=run).delete()
+    later(settings.SWEEP_EVERY + 0.1)
+    assert found("resume") == [run.pk]
+    Hold.objects.bulk_create(lost)
+
+
+def test_resume_looks_through_many_a_part_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "LOOKED_AT", 2)
+    monkeypatch.setattr(sweeper, "_looked_from", None)
+    for _ in range(3):
+        driven("questioner")
+    last = unheld()
+    later(settings.SWEEP_EVERY + 0.1)
+    passes = [found("resume") for _ in range(4)]
+    assert passes == [[], [last.pk], [], [last.pk]]
+    assert act("resume", last.pk)
+    endings.cancel(last.pk, actor=CYD)
+    _write_the_missing_row(last)
+
+
+def test_resume_looks_at_runs_that_stopped_at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeper, "LOOKED_AT", 1)
+    monkeypatch.setattr(sweeper, "_looked_from", None)
+    others = [driven("questioner"), driven("questioner")]
+    last = unheld()
+    Run.objects.filter(pk__in=[run.pk for run in others]).update(suspended_at=last.suspended_at)
+    later(settings.SWEEP_EVERY + 0.1)
+    assert [last.pk] in [found("resume") for _ in range(2)]
+    assert act("resume", last.pk)
+    endings.cancel(last.pk, actor=CYD)
+    _write_the_missing_row(last)
+
+
 def _write_the_missing_row(run: Run) -> None:
     """For the invariants: this test released a hold behind the journal's back."""
     from runs import journal

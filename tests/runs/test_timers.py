@@ -6,9 +6,12 @@ import time
 
 import pytest
 from django.conf import settings
+from django.db import transaction
 
 from runs import points, timers
 from runs.lease import Lease
+
+pytestmark = pytest.mark.integration  # it waits: too slow for the layer of each commit
 
 
 def test_limit_interrupts() -> None:
@@ -104,3 +107,26 @@ def test_points_act_only_while_they_are_on() -> None:
         points.reach("there")
     points.reach("here")
     assert seen == ["x"]
+
+
+def test_points_watched_are_all_but_those_with_an_action_of_their_own() -> None:
+    seen: list[str] = []
+    with points.watch(seen.append), points.on("here", lambda: seen.append("its own")):
+        points.reach("here")
+        points.reach("there")
+    points.reach("there")
+    assert seen == ["its own", "there"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("commits", "seen"),
+    [(True, ["committing-x", "written", "committed-x"]), (False, ["committing-x", "written"])],
+)
+def test_points_around_a_commit(commits: bool, seen: list[str]) -> None:
+    passed: list[str] = []
+    with points.watch(passed.append), transaction.atomic():
+        points.committing("x")
+        passed.append("written")
+        transaction.set_rollback(not commits)
+    assert passed == seen

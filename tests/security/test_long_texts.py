@@ -46,6 +46,7 @@ VALUES = {
 MOST = 3_000_000  # bytes of a page
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("name", TEXTS)
 def test_text_is_looked_through_in_one_pass(name: str) -> None:
     text = TEXTS[name]

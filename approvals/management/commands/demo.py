@@ -1,4 +1,5 @@
-"""`demo`: the demo's people, key and rules, on the first start only. `demo NAME` sets up one way to stop.
+"""`demo`: the demo's people, key and rules, on the first start only. `demo NAME` sets up one way to stop;
+`demo code ana` prints a code of Ana's second factor.
 
 The one place from where the application reaches into `examples`: its `demo` makes the people, its `situations` say
 what is set up and what is told of it.
@@ -10,6 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import QuerySet
 
@@ -26,6 +28,7 @@ from runs.states import ENDED, RunStatus
 STANDS_WITHIN = 60.0
 TAKEN_WITHIN = 15.0
 WIDTH = 78
+CODE = "code"
 
 
 def started_here(name: str) -> QuerySet[Run]:
@@ -43,7 +46,10 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("name", nargs="?", choices=[*SITUATIONS], help="one way to stop")
+        parser.add_argument(
+            "name", nargs="?", choices=[*SITUATIONS, CODE], help="one way to stop, or a code for somebody"
+        )
+        parser.add_argument("who", nargs="?", default="ana", help="whose code: ana, ben, cyd, dot or eli")
         parser.add_argument(
             "--go-on", "--back", dest="go_on", action="store_true", help="let the newest such run go on"
         )
@@ -54,6 +60,9 @@ class Command(BaseCommand):
             if options["go_on"]:
                 raise CommandError(f"What should go on? Name one of: {', '.join(SITUATIONS)}.")
             self._prepare(options["verbosity"])
+            return
+        if name == CODE:
+            self._code(options["who"])
             return
         try:
             situations.outside_answers()
@@ -69,6 +78,16 @@ class Command(BaseCommand):
         self.stdout.write("The demo's people are made" if made else "The demo's people were made before")
         if verbosity > 1:
             self.stdout.write(demo.notes().read_text())
+
+    def _code(self, who: str) -> None:
+        if not settings.DEMO:
+            raise CommandError("This is no demo: codes come from people's own authenticator apps.")
+        try:
+            code, left = demo.code(who)
+        except LookupError:
+            raise CommandError(f"Nobody in the demo is called {who}.") from None
+        self.stdout.write(code)
+        self.stderr.write(f"Used once. The next one comes in {left} s.")
 
     # -- Setting up ----------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""`verify_journal`: reads the whole journal and every run's record, and says where a chain is broken. Exit
-status 1 if one is.
+"""`verify_journal`: reads the whole journal and every run's record, and says where a chain is broken, or where the
+checkpoints outside say something else. Exit status 1 if one is.
 
 Every model with a `stream_prefix` carries the heads of chains, whatever app it is from. It only reads, and
 may run beside the service.
@@ -8,10 +8,11 @@ may run beside the service.
 from typing import Any
 
 from django.apps import apps
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, models
 
-from runs import journal, snapshots
+from runs import checkpoints, clock, journal, snapshots
 
 
 class Command(BaseCommand):
@@ -20,12 +21,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         breaks = [*journal.broken(streams()), *journal.unknown(streams()), *snapshots.broken()]
+        breaks += checkpoints.broken(clock.now())
         for found in breaks:
             self.stdout.write(f"{found.stream} #{found.seq}: {found.what}")
         if breaks:
             raise CommandError(f"the journal is broken in {len(breaks)} stream{'s' * (len(breaks) > 1)}")
         entries, count = _size()
         self.stdout.write(f"ok: {entries} entries in {count} streams")
+        if settings.JOURNAL_CHECKPOINTS:
+            self.stdout.write(checkpoints.told())
 
 
 def streams() -> list[type[models.Model]]:
