@@ -47,6 +47,7 @@ class Visitor:
         self._errors: list[str] = []
         self._expected: set[int] = set()
         self._known: list[str] = []
+        self.sent: list[str] = []
         self.context.on("console", self._console)
         self.context.on("weberror", lambda error: self._errors.append(f"thrown: {error.error}"))
         self.context.on("response", self._answer)
@@ -59,6 +60,8 @@ class Visitor:
             self._errors.append(message.text)
 
     def _answer(self, response: Response) -> None:
+        if response.request.method == "POST":
+            self.sent.append(f"{response.status} from {response.url}")
         if response.status >= 500:
             self._errors.append(f"{response.status} from {response.url}")
 
@@ -276,6 +279,15 @@ def asked(rest: Rest, agent: str, **arguments: Any) -> tuple[str, str]:
     return run_id, request_of(run_id).ref
 
 
+def moved(ref: str, ticket: Ticket, by: Visitor) -> None:
+    """Something changes outside, and a look finds it."""
+    number = Request.objects.get(ref=ref).number
+    ticket.refund_elsewhere("1.00")
+    by.open(ref)
+    by.page.get_by_role("button", name="Check again").click()
+    until(lambda: Request.objects.get(ref=ref).number == number + 1, "another revision")
+
+
 # -- Fixtures ------------------------------------------------------------------------
 
 _STACK = pytest.StashKey[Stack]()
@@ -345,6 +357,7 @@ def visit(stack: Stack, browser: Browser) -> Iterator[Visit]:
     yield open_browser
     heard = {f"{visitor.who} {number}": visitor.errors() for number, visitor in enumerate(visitors)}
     for visitor in visitors:
+        sys.stdout.write(f"{visitor.who} sent: {visitor.sent}\n")  # shown if the test failed
         visitor.context.close()
     assert {name: errors for name, errors in heard.items() if errors} == {}
 

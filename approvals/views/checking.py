@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
+from django_htmx.http import reselect, reswap, retarget
 
 from approvals import drafts
 from approvals.exceptions import Unfit
@@ -47,12 +48,14 @@ def check_page(
 @page
 @require_POST
 def open_section(request: HttpRequest, ref: str) -> HttpResponse:
-    """A section is opened, which the server keeps, with what was typed so far."""
+    """A section is opened, which the server keeps, with what was typed so far. On a page that is too old, nothing
+    is: it is shown as it stands now, whole."""
     found = find(request, ref)
     revision, posted = found.revision, request.POST
     name = posted.get("section", "")
     known = {section.name for section in sections.material(revision)}
-    if posted.get("view_digest") == revision.digest and name in known and found.is_pending:
+    current = posted.get("view_digest") == revision.digest and found.is_pending
+    if current and name in known:
         typed = {
             "basis": questions.sent(posted),
             "seen": posted.getlist("ack"),
@@ -65,6 +68,9 @@ def open_section(request: HttpRequest, ref: str) -> HttpResponse:
             return show(
                 request, found, status=error.status, errors=errors, typed={**typed, "ack": typed["seen"]}
             )
+    if is_fragment(request) and not current:
+        whole = reswap(show(request, found), "outerHTML")
+        return retarget(reselect(whole, "#main"), "#main")
     if is_fragment(request):
         return show(request, found, opening=name)
     return redirect(f"{reverse('request', args=[ref])}#section-{name if name in known else 'run'}")

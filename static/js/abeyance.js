@@ -310,6 +310,7 @@
 
   document.addEventListener("htmx:afterRequest", (event) => {
     const { elt, xhr, successful } = event.detail;
+    if (elt.matches("[data-keep]")) kept = []; // no new page came: all that was typed is still there
     if (elt.matches("[data-pulse]")) {
       if (xhr.status && xhr.status !== 401) heard(successful || xhr.status < 500);
       if (successful && away) renew();
@@ -336,7 +337,9 @@
   // With the swap, not after it has settled: the form is never seen without what was typed.
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.elt.id === "main" && kept.length) restore();
-    if (event.detail.elt.matches("section[id^=section-]")) noProblemAt(event.detail.elt.id);
+    if (!event.detail.elt.matches("section[id^=section-]")) return;
+    kept = [];
+    noProblemAt(event.detail.elt.id);
   });
 
   // What was opened is no problem any more; the page's summary of problems is not sent again with it.

@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 from approvals import policies
 from approvals.models import Decision, Request, Rule
 from runs.actors import Actor
-from tests.stack import Stack, until
-from tests.visitors import ANA, BEN, Rest, Ticket, Visit, Visitor, asked, ticket_of
+from tests.stack import Stack
+from tests.visitors import ANA, BEN, Rest, Ticket, Visit, asked, moved, ticket_of
 
 PHONE = {"width": 390, "height": 844}
 RULES = Rule.objects.filter(name="Refunds are decided by the refunds team")
@@ -25,15 +25,6 @@ def two_of_two(stack: Stack) -> Iterator[None]:
 def _publish(quorum: int) -> None:
     RULES.update(quorum=quorum)
     policies.publish(Actor("person", "0", "pat", "admin"), why="a test")
-
-
-def moved(ref: str, ticket: Ticket, by: Visitor) -> None:
-    """Something changes outside, and a look finds it."""
-    number = Request.objects.get(ref=ref).number
-    ticket.refund_elsewhere("1.00")
-    by.open(ref)
-    by.page.get_by_role("button", name="Check again").click()
-    until(lambda: Request.objects.get(ref=ref).number == number + 1, "another revision")
 
 
 def test_edited_and_approved_on_a_phone(rest: Rest, visit: Visit, ticket: Ticket) -> None:

@@ -4,20 +4,19 @@ import re
 
 from playwright.sync_api import expect
 
-from approvals.models import Decision, Request
+from approvals.models import Decision, Draft, Request
 from tests.stack import Stack
-from tests.visitors import ANA, Rest, Visit, Visitor, asked, ticket_of, totp_code
+from tests.visitors import ANA, BEN, Rest, Visit, Visitor, asked, moved, ticket_of, totp_code
 
 MOST_TABS = 60
 
 
 def tab_to(visitor: Visitor, said: str) -> None:
-    """Presses Tab until what has the focus says so."""
+    """Presses Tab until what has the focus says so; between two elements the whole page has it, and says all."""
     for _ in range(MOST_TABS):
         visitor.page.keyboard.press("Tab")
-        if said in visitor.page.evaluate(
-            "(document.activeElement.labels?.[0] ?? document.activeElement).innerText"
-        ):
+        focused = visitor.page.locator("a:focus, button:focus, input:focus, select:focus, summary:focus")
+        if focused.count() and said in focused.evaluate("it => (it.labels?.[0] ?? it).innerText"):
             return
     raise AssertionError(f"{said!r} is not within {MOST_TABS} presses of Tab")
 
@@ -86,6 +85,24 @@ def test_summary_of_problems_goes_with_its_last_line(stack: Stack, rest: Rest, a
     ana.page.locator("#main [role=alert]").wait_for()
     ana.open_sections()
     assert ana.page.locator("#main [role=alert]").count() == 0
+
+
+def test_section_of_a_page_too_old_opens_on_the_new_one(stack: Stack, rest: Rest, visit: Visit) -> None:
+    """What stands there would be something else than what is on this page: nothing counts as opened."""
+    ticket = ticket_of(stack, "1299.00")
+    _, ref = asked(rest, "refund-desk", ticket=ticket.number)
+    ana = visit(ANA)
+    ana.open(ref)
+    ana.page.locator("summary", has_text="Reject…").click()
+    ana.page.locator("#note").fill("half a thought")
+    moved(ref, ticket, visit(BEN))
+    ana.page.locator("#section-run button[name=section]").click()
+    expect(ana.page.get_by_role("heading", name="Changed since revision 1")).to_be_visible()
+    assert ana.page.locator("button[name=section]").count() == 2
+    assert ana.page.locator("#note").input_value() == "half a thought"
+    assert Draft.objects.filter(revision__request__ref=ref).count() == 0
+    ana.open_sections()
+    assert ana.page.locator("#note").input_value() == "half a thought"
 
 
 def test_approved_without_scripts(rest: Rest, visit: Visit) -> None:

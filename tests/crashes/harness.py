@@ -76,6 +76,8 @@ class Played:
     #: Whether a plain effect stood between intent and receipt when its process died.
     unknowable: bool = False
     asked: bool = False
+    #: Whether the second place was come by, and its process died there.
+    died_again: bool = False
     passed: list[list[Place]] = field(default_factory=list)
 
 
@@ -139,7 +141,7 @@ class Theatre:
         self.ahead = 0.0
         self.plays = 0
         self.passed: list[list[Place]] = []
-        self.unknowable = False
+        self.unknowable = self.died_again = False
 
     # -- Playing -------------------------------------------------------------------------
 
@@ -160,6 +162,9 @@ class Theatre:
     def _dies(self, act: Act, place: Place) -> None:
         code = self._do(act, place)
         assert code == DIED, f"{place} was not reached ({code}): {self.nursery.said()}"
+        self._after_the_death(place)
+
+    def _after_the_death(self, place: Place) -> None:
         self._look_at_the_dead()
         self.later(LEASE_OVER)
         if "mail" in place.name:  # it is tried again after a while, and people read it before they decide
@@ -223,8 +228,13 @@ class Theatre:
         return self._played(finished=self._is_over())
 
     def _may_die(self, act: Act, second: Place | None) -> None:
+        """How far the others of a parallel batch had come when the first one died is another thing each time, and
+        so is what was left to do: the second place need not be come by."""
         if second is not None and second.act == len(self.passed):
-            self._dies(act, second)
+            if self._do(act, second) != DIED:
+                return
+            self.died_again = True
+            self._after_the_death(second)
         self._do(act)
 
     def _do(self, act: Act, place: Place | None = None) -> int:
@@ -263,7 +273,7 @@ class Theatre:
         for file in self.outside.folder.iterdir():
             file.unlink()
         self.plays += 1
-        self.passed, self.unknowable, self.ahead = [], False, 0.0
+        self.passed, self.unknowable, self.died_again, self.ahead = [], False, False, 0.0
         self.later(0)
 
     def _look_at_the_dead(self) -> None:
@@ -291,7 +301,7 @@ class Theatre:
         asked = JournalEntry.objects.filter(verb="settled").exists()
         if asked and not self.unknowable:
             problems.append("a person was asked about an effect, and nothing was unknowable")
-        return Played(self._account(), problems, self.unknowable, asked, self.passed)
+        return Played(self._account(), problems, self.unknowable, asked, self.died_again, self.passed)
 
     def _standing(self) -> list[str]:
         holds = [

@@ -7,7 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection
 from pydantic import BaseModel
 
 from runs import agents, children, clock, endings, execution, holds, lifecycle, points
@@ -532,18 +531,3 @@ def test_together_of_two_children_that_fail_raises_once() -> None:
     run = driven("desk")
     all_go_on()
     assert (again(run).status, "2 of 2 calls failed" in str(run.error)) == (RunStatus.FAILED, True)
-
-
-def test_sweepers_find_orphans_and_free_holds_by_partial_indexes() -> None:
-    """What has ended costs nothing: no look goes over the whole of a growing table."""
-    orphans = Run.objects.orphaned().filter(stop_requested__isnull=True).order_by().values_list("pk")
-    below = Run.objects.live().filter(parent=uuid.UUID(int=1)).order_by().values_list("pk")
-    free = Hold.objects.free_above().order_by().values_list("pk")
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off")
-    plans = [found.explain() for found in (orphans, below, free)]
-    assert ["run_live_below" in plan for plan in plans[:2]] == [True, True]
-    assert any(
-        index in plans[2] for index in ("hold_subject", "hold_open", "hold_one_open")
-    )  # open ones only
-    assert "= ANY (runs_run.ancestors)" in plans[2].split("Index Cond: ")[-1]

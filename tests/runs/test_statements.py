@@ -168,6 +168,20 @@ def test_plan_finds_rows_by_index_and_constants(name: str, many_rows: None) -> N
     assert scans(nodes) == []
 
 
+def test_sweepers_find_orphans_and_free_holds_by_partial_indexes(many_rows: None) -> None:
+    """What has ended costs nothing: no look goes over the whole of a growing table."""
+    orphans = Run.objects.orphaned().filter(stop_requested__isnull=True).order_by().values_list("pk")
+    below = Run.objects.live().filter(parent=uuid.UUID(int=1)).order_by().values_list("pk")
+    free = Hold.objects.free_above().order_by().values_list("pk")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    plans = [found.explain() for found in (orphans, below, free)]
+    assert ["run_live_below" in plan for plan in plans[:2]] == [True, True]
+    of_open_ones = {index.name for index in Hold._meta.indexes}
+    assert any(index in plans[2] for index in of_open_ones), plans[2]
+    assert "= ANY (runs_run.ancestors)" in plans[2].split("Index Cond: ")[-1]
+
+
 def test_plan_of_a_join_to_the_fence_would_be_seen(many_rows: None) -> None:
     """The test above can fail: this is the shape that scanned across all runs."""
     sql = (
