@@ -257,6 +257,18 @@ class Stack:
         with psycopg.connect(**kept, dbname=database, autocommit=True) as server:
             yield server
 
+    @contextlib.contextmanager
+    def lined_up(self, run_id: str) -> Iterator[Callable[[], int]]:
+        """Nobody else gets at the run until this ends; gives how many wait for a row."""
+        with self._server(self.database) as held, held.transaction():
+            held.execute("SELECT 1 FROM runs_run WHERE id = %s FOR UPDATE", [run_id])
+            yield self._waiting
+
+    def _waiting(self) -> int:
+        with self._server() as server:
+            counted = "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'"
+            return int(server.execute(counted, [self.database]).fetchone()[0])  # type: ignore[index]
+
     def _create_database(self) -> None:
         self._drop_database()
         with self._server() as server:

@@ -78,6 +78,43 @@ def test_undo_too_late_says_so_and_leads_to_the_run(
     assert len(ticket.refunds()) == 1
 
 
+def test_undo_before_the_call_at_the_same_run(rest: Rest, visit: Visit, stack: Stack, ticket: Ticket) -> None:
+    """The press waits for the run, in time; another decision, not taken back, takes effect as this one would."""
+    (run_id, ref), other = (
+        asked(rest, "refund-desk", ticket=each.number) for each in (ticket, ticket_of(stack))
+    )
+    ana = visit(ANA)
+    for each in (other[1], ref):
+        ana.open(each)
+        ana.approve()
+        ana.receipt()
+    with stack.lined_up(run_id) as waiting:
+        ana.page.get_by_role("button", name="Undo", exact=True).click(no_wait_after=True)
+        until(lambda: waiting() == 1, "the undo waits for the run")
+    ana.page.get_by_role("heading", name="You took it back").wait_for()
+    stack.later(seconds=WINDOW + 1)
+    assert rest.result(other[0])["refunded"] is True
+    assert (state(ref), ticket.refunds()) == ("open", [])
+
+
+def test_undo_behind_the_call_at_the_same_run(rest: Rest, visit: Visit, stack: Stack, ticket: Ticket) -> None:
+    """The page still has its button; when the press gets at the run, the decision is in force or about to be."""
+    run_id, ref = asked(rest, "refund-desk", ticket=ticket.number)
+    ana = visit(ANA, java_script_enabled=False)
+    ana.open(ref)
+    ana.approve()
+    ana.receipt()
+    ana.expects(409)
+    with stack.lined_up(run_id) as waiting:
+        stack.later(seconds=WINDOW + 1)
+        until(lambda: waiting() == 1, "what lets it take effect waits for the run")
+        ana.page.get_by_role("button", name="Undo", exact=True).click(no_wait_after=True)
+        until(lambda: waiting() == 2, "the undo waits as well")
+    ana.page.get_by_role("heading", name="Too late").wait_for()
+    assert rest.result(run_id)["refunded"] is True
+    assert len(ticket.refunds()) == 1
+
+
 def test_stop_by_another_reviewer_at_r3(rest: Rest, visit: Visit, stack: Stack) -> None:
     large = ticket_of(stack, "1200.00")
     _, ref = asked(rest, "refund-desk", ticket=large.number)
