@@ -134,8 +134,8 @@ class RuleAdmin(PolicyDoor):
         parts = [
             (None, {"fields": ("kind", "order", "name", "enabled")}),
             ("When", {"fields": ("tool", "expression")}),
-            ("Then", {"fields": ("outcome", "reviewers", "quorum")}),
-            ("Clocks", {"fields": ("decide_within", "consume_within", "undo_window")}),
+            ("Then", {"fields": ("outcome", "reviewers", "quorum", "blind", "bulk_ok")}),
+            ("Clocks", {"fields": ("decide_within", "consume_within", "undo_window", "fixed_because")}),
         ]
         if self.has_change_permission(request, obj):
             parts.append(("This change", {"fields": ("why", "version")}))

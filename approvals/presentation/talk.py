@@ -72,6 +72,7 @@ def _offered(
     last = desk.latest(request, now)
     return {
         "may_ask": request.state == RequestState.OPEN,
+        "nobody_answers": not request.run.owner_id.isdecimal(),
         "to": [(each.pk, _plainly(rights.display_name(each))) for each in others],
         "naps": [(seconds, word) for seconds, word in NAPS if now + timedelta(seconds=seconds) < last],
         "may_reserve": not revision.judgement.get("blind", False),

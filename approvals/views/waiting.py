@@ -29,10 +29,12 @@ def inbox(request: HttpRequest) -> HttpResponse:
         if one and mark is not None
         else waiting.find(person, filters, now)
     )
+    shown = lanes.lanes(found, filters, now)
     context = {
         "now": now,
         "version": str(waiting.Shown.of(found, now)),
-        "lanes": lanes.lanes(found, filters, now),
+        "lanes": shown,
+        "small": any(row.expands for lane in shown for row in lane["rows"]),
         "aside": lanes.aside(found, now),
         "waiting": found.mine,
         "at_least": found.more,

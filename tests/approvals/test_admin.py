@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import flatten_fieldsets
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.core import mail
@@ -17,6 +18,7 @@ from django.urls import reverse
 
 from approvals import keys, policies
 from approvals import people as accounts_of_people
+from approvals.admin.policy import RuleForm
 from approvals.models import (
     ApiKey,
     Decision,
@@ -266,6 +268,15 @@ def test_saved_rule_is_a_version_with_who_and_why(people: SimpleNamespace, pat: 
     assert last is not None
     assert (last.verb, last.actor_name, last.door) == ("policy_published", "Pat", "admin")
     assert list(journal.broken([Policy])) == []
+
+
+def test_page_of_a_rule_asks_for_all_a_rule_can_say(people: SimpleNamespace, pat: Client) -> None:
+    rule = Rule.objects.get(name="desk")
+    form = pat.get(page_of(rule)).context["adminform"]
+    assert set(flatten_fieldsets(form.fieldsets)) == {*RuleForm.Meta.fields, "why", "version"}
+    post_rule(pat, rule, blind="on", bulk_ok="on", fixed_because="The quote ends")
+    rule.refresh_from_db()
+    assert (rule.blind, rule.bulk_ok, rule.fixed_because) == (True, True, "The quote ends")
 
 
 def test_new_rule_decides_the_next_call(people: SimpleNamespace, pat: Client) -> None:

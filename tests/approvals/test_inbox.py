@@ -527,6 +527,16 @@ def test_larger_row_leads_to_its_page(people: SimpleNamespace, site: Client) -> 
     assert site.get(address, headers=HTMX)["Location"] == f"/requests/{request.ref}"
 
 
+def test_approving_together_is_offered_where_something_is_small(
+    people: SimpleNamespace, site: Client
+) -> None:
+    request = desk.opened("approvals-wirer")
+    before = site.get("/").content.decode()
+    assert ("Approve similar" in before, "Pass on" in before) == (False, True)
+    small(request)
+    assert "Approve similar" in site.get("/").content.decode()
+
+
 def test_foreign_row_is_not_there(people: SimpleNamespace) -> None:
     request = small(desk.opened("approvals-wirer"))
     assert browser(people.dee).get(f"/requests/{request.ref}/row", headers=HTMX).status_code == 404

@@ -49,6 +49,14 @@ def browser(who: User) -> Client:
     return made
 
 
+def test_who_asks_is_told_when_nobody_owns_the_run(theirs: Request, people: SimpleNamespace) -> None:
+    nobody = desk.opened("approvals-wirer")
+    Run.objects.filter(pk=nobody.run_id).update(owner_id="root")
+    said = "Nobody with an account owns this run"
+    shown = [text(browser(people.ana).get(each.get_absolute_url())) for each in (theirs, nobody)]
+    assert [said in one for one in shown] == [False, True]
+
+
 # -- The verbs -------------------------------------------------------------------------------
 
 
